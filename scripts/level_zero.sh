@@ -7,18 +7,19 @@
 #   scripts/level_zero.sh FOLDER v2 PRODUCT COMMAND...        run on the newest driver, by Intel's own adapter "v2"
 #   scripts/level_zero.sh FOLDER executes COMMAND...          run on the driver of adapters/level_zero/scripted, behind
 #                                                             Debian 12's loader, kernels on Intel's OpenCL driver
+#   scripts/level_zero.sh FOLDER alone COMMAND...             the same without a loader, so that no function is missing
 #   scripts/level_zero.sh FOLDER copy PROGRAM                 a copy that starts by itself on sid's C library
 #   scripts/level_zero.sh FOLDER products SUITE               the products that a driver can pretend to be
 #
 # Intel's drivers run with nobody behind them: calls, limits and properties are the real ones, commands are not
-# executed. `executes` takes the debug build, and Intel's OpenCL driver from UR_DRIVERS, else target/drivers.
+# executed. `executes` and `alone` take the debug build, and Intel's OpenCL driver from UR_DRIVERS, else target/drivers.
 # Nothing is installed: the packages are unpacked to FOLDER/SUITE, with apt lists of their own. sid's driver needs
 # sid's C library, so its commands start through that folder's dynamic linker. The command is then a program, and no
 # shell; for a program that starts itself again, run the copy that `copy` makes and prints.
 #
 # A suite that cannot be had is skipped: FOLDER/SUITE/skipped has the reason. UR_DEBIAN is another mirror.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n '2,13s/^# \?//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,14s/^# \?//p' "$0" >&2; exit 2; }
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 declare -A packages=(
@@ -138,19 +139,27 @@ sid | bookworm | v2)
     exec env "${environment[@]}" AUBDumpCaptureFileName=/dev/null \
         LD_LIBRARY_PATH="$(libraries bookworm)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
     ;;
-executes)
+executes | alone)
+    suite=$1
     shift
     built=$(dirname "$0")/../target/debug
     driver=$(realpath "$built/libscripted_level_zero.so")
     opencl=$(realpath "${UR_DRIVERS:-$built/../drivers}")
-    [ -e "$folder/bookworm/versions" ] || { echo "no loader of bookworm in $folder" >&2; exit 2; }
     for intel in "$opencl"/intel-opencl-rt-*/lib; do
         [ -e "$intel/libintelocl.so" ] || { echo "no OpenCL driver in $opencl: see scripts/drivers.sh" >&2; exit 2; }
     done
+    environment=(OCL_ICD_FILENAMES="$intel/libintelocl.so" OCL_ICD_VENDORS="$opencl/vendors")
+    if [ "$suite" = alone ]; then
+        mkdir -p "$folder/alone"
+        ln -sf "$driver" "$folder/alone/libze_loader.so.1"
+        exec env "${environment[@]}" \
+            LD_LIBRARY_PATH="$folder/alone:$intel${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+    fi
+    [ -e "$folder/bookworm/versions" ] || { echo "no loader of bookworm in $folder" >&2; exit 2; }
     # The loader alone: the folder's other libraries are not this system's.
     mkdir -p "$folder/executes"
     ln -sf "$(libraries bookworm)/libze_loader.so.1" "$folder/executes/"
-    exec env OCL_ICD_FILENAMES="$intel/libintelocl.so" OCL_ICD_VENDORS="$opencl/vendors" \
+    exec env "${environment[@]}" \
         ZE_ENABLE_ALT_DRIVERS="$driver" SCRIPTED_LEVEL_ZERO_VERSION=1.3 \
         LD_LIBRARY_PATH="$folder/executes:$intel${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
     ;;

@@ -7,6 +7,7 @@ use ur::object::{Error, Handles, Result, ensure};
 use ur::stream::Devices;
 
 use crate::LevelZero;
+use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
@@ -15,7 +16,8 @@ use crate::virtual_mem::AddressSpace;
 
 /// The adapter's data of a context.
 pub struct State {
-    // Dropped first: its memory is the native context's.
+    // Dropped first: their memory is the native context's.
+    pub bindless: Bindless,
     pub space: AddressSpace,
     pub native: Arc<NativeContext>,
 }
@@ -45,6 +47,7 @@ impl State {
 
     fn new(native: NativeContext) -> Self {
         Self {
+            bindless: Bindless::default(),
             space: AddressSpace::default(),
             native: Arc::new(native),
         }

@@ -20,6 +20,7 @@ use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::engine;
+use crate::bindless;
 use crate::context::{NativeContext, State};
 use crate::lz::{self, *};
 use crate::platform::Platform;
@@ -141,6 +142,18 @@ impl Device {
         *self.virtual_memory.get_or_init(|| try_it().is_ok())
     }
 
+    /// The functions of handles of images. None where the driver has none.
+    pub fn bindless(&self) -> Option<BindlessImages> {
+        let able = self.has_images() && self.platform.has_extension(BINDLESS);
+        self.api.bindless_images().filter(|_| able)
+    }
+
+    /// The functions of semaphores of other interfaces. None where the driver has none.
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        let able = self.platform.has_extension(SEMAPHORES);
+        self.api.external_semaphores().filter(|_| able)
+    }
+
     /// Whether images and samplers can be made.
     pub fn has_images(&self) -> bool {
         self.facts.image.maxImageDims2D > 0
@@ -163,7 +176,7 @@ impl Device {
     }
 
     /// Whether the device can access a peer's memory.
-    fn reaches(&self, peer: &Self) -> Result<bool> {
+    pub fn reaches(&self, peer: &Self) -> Result<bool> {
         let mut access = 0;
         // SAFETY: the answer is writable.
         unsafe {
@@ -194,6 +207,11 @@ impl Device {
         Ok(self.facts.nanoseconds(self.clocks()?.1).max(1))
     }
 }
+
+/// The driver's extension of bindless images.
+const BINDLESS: &str = "ZE_experimental_bindless_image";
+/// The driver's extension of semaphores of other interfaces.
+const SEMAPHORES: &str = "ZE_extension_external_semaphores";
 
 /// The least time between two questions whether a device is lost.
 const STATUS_PERIOD: Duration = Duration::from_millis(100);
@@ -348,6 +366,13 @@ impl hal::Device<LevelZero> for Device {
             PeerInfo::UrPeerAccessSupport => out.value(i32::from(access)),
             PeerInfo::UrPeerAtomicsSupport => out.value(i32::from(atomics)),
         }
+    }
+
+    fn bindless_images_supports_importing_handle_type_exp(
+        this: &Object<Self>,
+        kind: ur_exp_external_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        Ok(bindless::imports(this, kind).is_some().into())
     }
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {

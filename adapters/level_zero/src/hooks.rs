@@ -1,14 +1,16 @@
-//! Hooks of the engine: programs, buffers, images, samplers, address ranges and native handles. Each hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, images, samplers, other interfaces, address ranges and native handles. Each
+//! hook calls the module that owns its subject.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::hal::{ImageInfo, VirtualMemGranularityInfo, VirtualMemInfo};
 use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
-use ur::stream::{Context, Event, Hooks, Queue};
+use ur::stream::{Context, Event, Hooks, Queue, UsmPool};
 
 use crate::LevelZero;
+use crate::bindless::{self, CopyEnd, ExternalMem, ExternalSemaphore};
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
@@ -19,8 +21,8 @@ use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
 type OfQueue = Object<Queue<LevelZero>>;
-type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
 type Waits<'a> = Handles<'a, Event<LevelZero>>;
+type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 fn space(this: &OfContext) -> Result<&AddressSpace> {
@@ -307,6 +309,241 @@ impl Hooks<LevelZero> for LevelZero {
     ) -> Result<Arc<Object<PhysicalMem>>> {
         space(this)?;
         PhysicalMem::create(this, device, size, properties)
+    }
+
+    fn usm_pitched_alloc_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: Option<&ur_usm_desc_t>,
+        pool: Option<&Object<UsmPool<LevelZero>>>,
+        width: usize,
+        height: usize,
+        element: usize,
+    ) -> Result<(*mut c_void, usize)> {
+        bindless::alloc_pitched(this, device, desc, pool, [width, height], element)
+    }
+
+    fn bindless_images_unsampled_image_handle_destroy_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        bindless::destroy_unsampled(this, device, image)
+    }
+
+    fn bindless_images_sampled_image_handle_destroy_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        bindless::destroy_sampled(this, device, image)
+    }
+
+    fn bindless_images_image_allocate_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        bindless::allocate(this, device, (format, desc))
+    }
+
+    fn bindless_images_image_free_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+    ) -> Result<()> {
+        bindless::free(this, device, image)
+    }
+
+    fn bindless_images_unsampled_image_create_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+    ) -> Result<ur_exp_image_native_handle_t> {
+        bindless::create_unsampled(this, device, image, (format, desc))
+    }
+
+    fn bindless_images_sampled_image_create_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        image: ur_exp_image_mem_native_handle_t,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        sampler: &ur_sampler_desc_t,
+    ) -> Result<ur_exp_image_native_handle_t> {
+        bindless::create_sampled(this, device, image, (format, desc), sampler)
+    }
+
+    fn bindless_images_image_get_info_exp(
+        this: &OfContext,
+        image: ur_exp_image_mem_native_handle_t,
+        what: ImageInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        bindless::info(this, image, what, out)
+    }
+
+    fn bindless_images_get_image_memory_handle_type_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_allocate(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_get_image_unsampled_handle_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_use_unsampled(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_get_image_sampled_handle_support_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        desc: &ur_image_desc_t,
+        format: &ur_image_format_t,
+        memory: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        bindless::can_sample(this, device, (desc, format), memory)
+    }
+
+    fn bindless_images_mipmap_get_level_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        _: ur_exp_image_mem_native_handle_t,
+        _: u32,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        Err(bindless::no_mipmap(this, device))
+    }
+
+    fn bindless_images_mipmap_free_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        _: ur_exp_image_mem_native_handle_t,
+    ) -> Result<()> {
+        Err(bindless::no_mipmap(this, device))
+    }
+
+    fn bindless_images_map_external_array_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        format: &ur_image_format_t,
+        desc: &ur_image_desc_t,
+        memory: &Object<ExternalMem>,
+    ) -> Result<ur_exp_image_mem_native_handle_t> {
+        bindless::map_array(this, device, (format, desc), memory)
+    }
+
+    fn bindless_images_image_copy_exp(
+        this: &OfQueue,
+        src: *const c_void,
+        dst: *mut c_void,
+        src_desc: &ur_image_desc_t,
+        dst_desc: &ur_image_desc_t,
+        src_format: &ur_image_format_t,
+        dst_format: &ur_image_format_t,
+        region: &ur_exp_image_copy_region_t,
+        flags: ur_exp_image_copy_flags_t,
+        types: ur_exp_image_copy_input_types_t,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        let src = CopyEnd {
+            address: src.expose_provenance(),
+            desc: src_desc,
+            format: src_format,
+        };
+        let dst = CopyEnd {
+            address: dst.expose_provenance(),
+            desc: dst_desc,
+            format: dst_format,
+        };
+        bindless::enqueue_copy(this, (src, dst), region, (flags, types), waits, event)
+    }
+
+    fn bindless_images_import_external_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        size: usize,
+        kind: ur_exp_external_mem_type_t,
+        desc: &ur_exp_external_mem_desc_t,
+    ) -> Result<Arc<Object<ExternalMem>>> {
+        ExternalMem::import(this, device, size, kind, desc)
+    }
+
+    fn bindless_images_map_external_linear_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        offset: u64,
+        size: u64,
+        memory: &Object<ExternalMem>,
+    ) -> Result<*mut c_void> {
+        let at = bindless::map_linear(this, device, (offset, size), memory)?;
+        Ok(std::ptr::with_exposed_provenance_mut(at))
+    }
+
+    fn bindless_images_release_external_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        memory: &Object<ExternalMem>,
+    ) -> Result<()> {
+        ExternalMem::end(this, device, memory)
+    }
+
+    fn bindless_images_free_mapped_linear_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        mem: *mut c_void,
+    ) -> Result<()> {
+        bindless::free_linear(this, device, mem.addr())
+    }
+
+    fn bindless_images_import_external_semaphore_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        kind: ur_exp_external_semaphore_type_t,
+        desc: &ur_exp_external_semaphore_desc_t,
+    ) -> Result<Arc<Object<ExternalSemaphore>>> {
+        ExternalSemaphore::import(this, device, kind, desc)
+    }
+
+    fn bindless_images_release_external_semaphore_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        semaphore: &Object<ExternalSemaphore>,
+    ) -> Result<()> {
+        ExternalSemaphore::end(this, device, semaphore)
+    }
+
+    fn bindless_images_wait_external_semaphore_exp(
+        this: &OfQueue,
+        semaphore: &Object<ExternalSemaphore>,
+        has_value: bool,
+        value: u64,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        bindless::wait(this, semaphore, (has_value, value), waits, event)
+    }
+
+    fn bindless_images_signal_external_semaphore_exp(
+        this: &OfQueue,
+        semaphore: &Object<ExternalSemaphore>,
+        has_value: bool,
+        value: u64,
+        waits: Waits<'_>,
+        event: EventOut<'_>,
+    ) -> Result<()> {
+        bindless::signal(this, semaphore, (has_value, value), waits, event)
     }
 
     fn queue_create_with_native_handle(

@@ -25,24 +25,18 @@ pub fn adopt_queue(
     let list = ze_command_list_handle_t(ptr::with_exposed_provenance_mut(native));
     let context = &this.domain().state().native;
     let api = context.api;
-    if let Some(ask) = api.zeCommandListIsImmediate {
-        let mut is_immediate = 0;
-        // SAFETY: the caller promises a live list; the answer is writable.
-        let code = unsafe { ask(list, &mut is_immediate) };
-        check(code, "zeCommandListIsImmediate")?;
-        ensure(is_immediate != 0, UR_RESULT_ERROR_INVALID_QUEUE)?;
-    }
+    // SAFETY: the caller promises a live list.
+    let is_immediate =
+        asked(|answer| unsafe { api.zeCommandListIsImmediate?(list, answer).into() })?;
+    ensure(is_immediate != Some(0), UR_RESULT_ERROR_INVALID_QUEUE)?;
     let device = match device {
         Some(device) => device.arc(),
         None => owner(this, api, list)?,
     };
-    let mut flags = 0;
-    if let Some(ask) = api.zeCommandListImmediateGetFlags {
-        // SAFETY: the caller promises a live list; the answer is writable.
-        let code = unsafe { ask(list, &mut flags) };
-        check(code, "zeCommandListImmediateGetFlags")?;
-    }
-    let is_in_order = flags & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
+    // SAFETY: the caller promises a live list.
+    let flags =
+        asked(|answer| unsafe { api.zeCommandListImmediateGetFlags?(list, answer).into() })?;
+    let is_in_order = flags.unwrap_or(0) & ZE_COMMAND_QUEUE_FLAG_IN_ORDER != 0;
     let lane = Lane::adopt(context, &device, list, is_in_order, owned);
     Queue::adopt(this, &device, ur_queue_flags_t(0), lane, false)
 }
@@ -54,15 +48,22 @@ fn owner(
     list: ze_command_list_handle_t,
 ) -> Result<Arc<Object<Device>>> {
     let devices = this.devices();
-    let Some(ask) = api.zeCommandListGetDeviceHandle else {
+    // SAFETY: the caller promises a live list.
+    let device = asked(|answer| unsafe { api.zeCommandListGetDeviceHandle?(list, answer).into() })?;
+    let Some(device) = device else {
         return Ok(Arc::clone(&devices[0]));
     };
-    let mut device = ze_device_handle_t::NULL;
-    // SAFETY: the caller promises a live list; the answer is writable.
-    let code = unsafe { ask(list, &mut device) };
-    check(code, "zeCommandListGetDeviceHandle")?;
     let found = devices.iter().find(|own| own.raw() == device).cloned();
     found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_CONTEXT))
+}
+
+/// What an optional function answers of a list. None where the loader or its driver lacks the function.
+fn asked<T: Default>(ask: impl FnOnce(&mut T) -> Option<ze_result_t>) -> Result<Option<T>> {
+    let mut answer = T::default();
+    match ask(&mut answer) {
+        None | Some(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) => Ok(None),
+        Some(code) => check(code, "a query of a list").map(|()| Some(answer)),
+    }
 }
 
 /// The immediate list of a queue. The description's data becomes 1, as Intel's adapters say of such a list.

@@ -1,8 +1,9 @@
 //! The Level Zero adapter: Intel's GPUs, by the loader's library that is found at run time.
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
-//! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns lanes, events and memory (`exec`), native lists and events
-//! (`interop`), and the bridge from the stream engine (`driver`,
+//! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
+//! lanes, events and memory (`exec`), native lists and events (`interop`), bindless images with memory and semaphores of
+//! other interfaces (`bindless`), and the bridge from the stream engine (`driver`,
 //! `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
@@ -10,6 +11,7 @@
 //! drivers that were found by trying.
 
 mod adapter;
+mod bindless;
 mod context;
 mod device;
 mod driver;
@@ -50,8 +52,8 @@ impl hal::Backend for LevelZero {
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
     type UsmPool = stream::UsmPool<Self>;
-    type ExternalMem = hal::NoExternalMem;
-    type ExternalSemaphore = hal::NoExternalSemaphore;
+    type ExternalMem = bindless::ExternalMem;
+    type ExternalSemaphore = bindless::ExternalSemaphore;
     type CommandBuffer = stream::CommandBuffer<Self>;
     type CommandBufferCommand = stream::RecordedCommand<Self>;
     type Graph = stream::Graph<Self>;

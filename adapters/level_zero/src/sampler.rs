@@ -72,7 +72,7 @@ const ADDRESSES: [(ur_sampler_addressing_mode_t, ze_sampler_address_mode_t); 5] 
 ];
 
 /// The driver's description. `UNSUPPORTED_ENUMERATION` for modes that the interface lacks.
-fn described(desc: &ur_sampler_desc_t) -> Result<ze_sampler_desc_t> {
+pub fn described(desc: &ur_sampler_desc_t) -> Result<ze_sampler_desc_t> {
     let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
     let mut modes = ADDRESSES.iter();
     let mode = modes.find(|(own, _)| *own == desc.addressingMode);

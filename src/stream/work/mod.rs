@@ -4,6 +4,7 @@
 //! never know a driver, an order or an object.
 
 pub(crate) mod call;
+pub(crate) mod image_copy;
 pub(crate) mod launch;
 pub(crate) mod pattern;
 pub(crate) mod transfer;

@@ -11,7 +11,7 @@ use crate::image;
 use crate::kernel::{Counts, Launch};
 use crate::list::{self, Kind};
 use crate::worker::{Place, Step, Work};
-use crate::{context, device};
+use crate::{context, device, external};
 
 /// The events that come with a command.
 struct Events {
@@ -256,6 +256,24 @@ entries! {
             true => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
             false => append(list, Work::Reset(event), NO_EVENTS),
         }
+    }
+
+    fn zeCommandListAppendSignalExternalSemaphoreExt(
+        list: ze_command_list_handle_t, number: u32, all: *mut ze_external_semaphore_ext_handle_t,
+        how: *mut ze_external_semaphore_signal_params_ext_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let all = external::commands(number, all, how, |own| own.value, false)?;
+        append(list, Work::Semaphores(all), events!(signal count waits))
+    }
+
+    fn zeCommandListAppendWaitExternalSemaphoreExt(
+        list: ze_command_list_handle_t, number: u32, all: *mut ze_external_semaphore_ext_handle_t,
+        how: *mut ze_external_semaphore_wait_params_ext_t,
+        signal: ze_event_handle_t, count: u32, waits: *mut ze_event_handle_t,
+    ) {
+        let all = external::commands(number, all, how, |own| own.value, true)?;
+        append(list, Work::Semaphores(all), events!(signal count waits))
     }
 
     fn zeCommandListAppendMemoryCopy(

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use ze::*;
 
 use crate::entry::{Answer, chained, fill, given, put, text_into};
-use crate::{driver, mutate, script, worker};
+use crate::{driver, image, mutate, script, worker};
 
 /// The first device's handle. Others follow at a distance.
 const FIRST: usize = 0x5eed_de00_0000;
@@ -267,6 +267,14 @@ entries! {
     fn zeDeviceGetImageProperties(device: ze_device_handle_t, out: *mut ze_device_image_properties_t) {
         index(device)?;
         given(out)?;
+        if let Some(linear) = chained::<ze_device_pitched_alloc_exp_properties_t>((*out).pNext) {
+            linear.maxImageLinearWidth = IMAGE_EXTENT as usize;
+            linear.maxImageLinearHeight = IMAGE_EXTENT as usize;
+        }
+        if let Some(pitch) = chained::<ze_pitched_alloc_2dimage_linear_pitch_exp_info_t>((*out).pNext) {
+            pitch.pitchAlign = image::PITCH_BYTES;
+            pitch.maxSupportedPitch = (IMAGE_EXTENT as usize) * 16;
+        }
         *out = ze_device_image_properties_t {
             stype: (*out).stype,
             pNext: (*out).pNext,
@@ -287,8 +295,11 @@ entries! {
     ) {
         index(device)?;
         given(out)?;
+        let (allocations, images) = (crate::memory::FILES, crate::memory::FILES);
         *out = ze_device_external_memory_properties_t {
-            stype: (*out).stype, pNext: (*out).pNext, ..Default::default()
+            stype: (*out).stype, pNext: (*out).pNext,
+            memoryAllocationImportTypes: allocations, memoryAllocationExportTypes: allocations,
+            imageImportTypes: images, imageExportTypes: 0,
         };
         Ok(())
     }

@@ -60,6 +60,9 @@ const EXTENSIONS: &[Extension] = &[
         0x1_0000,
         0x1_0008,
     ),
+    extension("ZE_experimental_bindless_image", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_image_format_support", 0x1_0000, 0x1_000c),
+    extension("ZE_extension_external_semaphores", 0x1_0000, 0x1_000c),
     extension("ZE_experimental_mutable_command_list", 0x1_0001, 0x1_0009),
     extension("ZE_intel_get_driver_version_string", 0x1_0000, 0x1_0003),
 ];

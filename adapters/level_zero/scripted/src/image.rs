@@ -1,12 +1,15 @@
-//! Images and samplers: OpenCL's where that is there; else an image is bytes that only copies reach.
+//! Images and samplers: OpenCL's where that is there. Else, and behind bindless images, which OpenCL lacks, an image is
+//! bytes that only copies reach.
 
+use std::ffi::c_void;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ze::*;
 
 use crate::entry::{Answer, chained, given, put};
+use crate::memory::{self, Mapped};
 use crate::object::{Objects, hold};
 use crate::worker::Place;
 use crate::{cl, context, device, script};
@@ -24,10 +27,10 @@ impl Uses {
         Using(self.clone())
     }
 
-    /// The interface forbids to destroy what a command uses.
-    fn check_over(&self, kind: &str) {
-        if self.0.load(Ordering::Acquire) > 0 {
-            script::broken(format!("a {kind} is destroyed in use"));
+    /// The interface forbids to destroy what a command uses. Those of a lost device use nothing.
+    fn check_over(&self, kind: &str, device: usize) {
+        if self.0.load(Ordering::Acquire) > 0 && script::device_present(device).is_ok() {
+            script::broken(format!("a destroyed {kind} is in use"));
         }
     }
 }
@@ -47,12 +50,85 @@ pub struct Image {
     has_layered_rows: bool,
     /// Bytes of a pixel.
     pixel: usize,
-    pixels: Pixels,
+    /// Shared with its views.
+    pixels: Arc<Pixels>,
+    /// What kernels take for it; none unless it is bindless.
+    number: Option<u64>,
 }
 
 enum Pixels {
     Cl(cl::Image),
-    Bytes(Mutex<Vec<u8>>),
+    Bytes(Bytes),
+}
+
+/// Pixels in memory, row by row and slice by slice.
+struct Bytes {
+    place: Place,
+    _owner: Owner,
+    busy: Mutex<()>,
+}
+
+#[allow(dead_code, reason = "memory that is kept")]
+enum Owner {
+    Own(Box<[u8]>),
+    Imported(Mapped),
+    /// The caller's.
+    Foreign,
+}
+
+/// A row of linear memory begins at a multiple of these bytes.
+pub const PITCH_BYTES: usize = 64;
+
+/// The next bindless image's number: the place of its state, which has 64 bytes.
+static NEXT: AtomicU64 = AtomicU64::new(64);
+
+impl Bytes {
+    fn at(owner: Owner, start: usize, pitch: usize, rows: usize) -> Self {
+        let slice = pitch * rows;
+        #[rustfmt::skip]
+        let place = Place { start, pitch, slice };
+        Self {
+            place,
+            _owner: owner,
+            busy: Mutex::new(()),
+        }
+    }
+
+    fn own(row: usize, [_, rows, slices]: [usize; 3]) -> Self {
+        let mut bytes = vec![0_u8; row * rows * slices].into_boxed_slice();
+        let start = bytes.as_mut_ptr().expose_provenance();
+        Self::at(Owner::Own(bytes), start, row, rows)
+    }
+
+    /// The bytes behind a bindless image: the caller's linear memory, an import, or new ones.
+    ///
+    /// # Safety
+    /// `next` is a chain.
+    unsafe fn bindless(next: *const c_void, row: usize, extent: [usize; 3]) -> Answer<Self> {
+        let [_, rows, slices] = extent;
+        // SAFETY: as the caller promises.
+        let (given, file) = unsafe {
+            (
+                chained::<ze_image_pitched_exp_desc_t>(next),
+                memory::file(next, row * rows * slices)?,
+            )
+        };
+        if let Some(given) = given {
+            let start = given.ptr.expose_provenance();
+            if start == 0 || !start.is_multiple_of(PITCH_BYTES) {
+                return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+            }
+            let pitch = row.next_multiple_of(PITCH_BYTES);
+            return Ok(Self::at(Owner::Foreign, start, pitch, rows));
+        }
+        let Some(file) = file else {
+            return Ok(Self::own(row, extent));
+        };
+        let mapped = Mapped::of(file, row * rows * slices);
+        let mapped = mapped.ok_or(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)?;
+        let start = mapped.start;
+        Ok(Self::at(Owner::Imported(mapped), start, row, rows))
+    }
 }
 
 pub struct Sampler {
@@ -85,8 +161,29 @@ const LAYOUTS: [(ze_image_format_layout_t, usize, usize); 9] = [
     (ZE_IMAGE_FORMAT_LAYOUT_32_32_32_32, 4, 4),
 ];
 
+/// Whether a description is of a bindless image. A sampled one brings its sampler.
+///
+/// # Safety
+/// The description has a chain.
+unsafe fn is_bindless(desc: &ze_image_desc_t) -> Answer<bool> {
+    // SAFETY: as the caller promises.
+    let (flags, sampler) = unsafe {
+        (
+            chained::<ze_image_bindless_exp_desc_t>(desc.pNext).map_or(0, |own| own.flags),
+            chained::<ze_sampler_desc_t>(desc.pNext),
+        )
+    };
+    let is_sampled = flags & ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE != 0;
+    match is_sampled == sampler.is_some() {
+        true => Ok(flags & ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS != 0),
+        false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+    }
+}
+
 impl Image {
-    fn new(device: usize, desc: &ze_image_desc_t) -> Answer<Self> {
+    /// # Safety
+    /// The description has a chain.
+    unsafe fn new(device: usize, desc: &ze_image_desc_t, of: Option<&Self>) -> Answer<Self> {
         let unknown = ZE_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT;
         let found = LAYOUTS.iter().find(|(own, ..)| *own == desc.format.layout);
         let (_, channels, bytes) = *found.ok_or(unknown)?;
@@ -108,12 +205,18 @@ impl Image {
             return Err(ZE_RESULT_ERROR_UNSUPPORTED_SIZE);
         }
         let pixel = channels * bytes;
-        let pixels = match cl::get() {
-            Some(cl) => Pixels::Cl(cl::Image::create(cl, desc, extent, bytes)?),
-            None => {
-                let all = extent.iter().product::<usize>() * pixel;
-                Pixels::Bytes(Mutex::new(vec![0; all]))
-            }
+        let row = width * pixel;
+        // SAFETY: as the caller promises.
+        let is_bindless = unsafe { is_bindless(desc) }?;
+        let pixels = match (of, cl::get()) {
+            (Some(of), _) if of.extent == extent && of.pixel == pixel => of.pixels.clone(),
+            (Some(_), _) => return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+            // SAFETY: as the caller promises.
+            (None, _) if is_bindless => Arc::new(Pixels::Bytes(unsafe {
+                Bytes::bindless(desc.pNext, row, extent)
+            }?)),
+            (None, Some(cl)) => Arc::new(Pixels::Cl(cl::Image::create(cl, desc, extent, bytes)?)),
+            (None, None) => Arc::new(Pixels::Bytes(Bytes::own(row, extent))),
         };
         Ok(Self {
             device,
@@ -122,11 +225,12 @@ impl Image {
             has_layered_rows: desc.r#type == ZE_IMAGE_TYPE_1DARRAY,
             pixel,
             pixels,
+            number: is_bindless.then(|| NEXT.fetch_add(64, Ordering::Relaxed)),
         })
     }
 
     pub fn code(&self) -> Option<&cl::Image> {
-        match &self.pixels {
+        match &*self.pixels {
             Pixels::Cl(image) => Some(image),
             Pixels::Bytes(_) => None,
         }
@@ -188,29 +292,33 @@ impl Image {
     /// # Safety
     /// The memory has room for the box.
     pub unsafe fn transfer(&self, part: &Part, memory: Place, writes: bool) -> Answer {
-        match &self.pixels {
+        match &*self.pixels {
             // SAFETY: as the caller promises.
             Pixels::Cl(image) => unsafe {
                 image.transfer(part, (memory.start, memory.pitch, memory.slice), writes)
             },
             Pixels::Bytes(bytes) => {
-                let mut bytes = hold(bytes);
+                let _busy = hold(&bytes.busy);
                 let [x, y, z] = part.origin;
                 let [width, height, depth] = part.region;
                 for slice in 0..depth {
                     for row in 0..height {
-                        let pixel = ((z + slice) * self.extent[1] + y + row) * self.extent[0] + x;
-                        let own = &mut bytes[pixel * self.pixel..][..width * self.pixel];
+                        let own = bytes.place.start
+                            + (z + slice) * bytes.place.slice
+                            + (y + row) * bytes.place.pitch
+                            + x * self.pixel;
+                        let own: *mut u8 = ptr::with_exposed_provenance_mut(own);
+                        let count = width * self.pixel;
                         let down = match self.has_layered_rows {
                             true => row * memory.slice,
                             false => slice * memory.slice + row * memory.pitch,
                         };
                         let at: *mut u8 = ptr::with_exposed_provenance_mut(memory.start + down);
-                        // SAFETY: as the caller promises.
+                        // SAFETY: as the caller promises; the box is the image's, whose bytes are kept.
                         unsafe {
                             match writes {
-                                true => own.as_mut_ptr().copy_from(at, own.len()),
-                                false => own.as_ptr().copy_to(at, own.len()),
+                                true => own.copy_from(at, count),
+                                false => own.copy_to(at, count),
                             }
                         }
                     }
@@ -283,12 +391,63 @@ entries! {
         let desc = given(desc)?;
         given(out)?;
         script::present()?;
-        let image = Image::new(device::index(device)?, desc)?;
+        let image = Image::new(device::index(device)?, desc, None)?;
         put(out, ze_image_handle_t(IMAGES.add(|_| image)))
     }
 
+    fn zeImageViewCreateExt(
+        context: ze_context_handle_t, device: ze_device_handle_t, desc: *const ze_image_desc_t,
+        image: ze_image_handle_t, out: *mut ze_image_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        let desc = given(desc)?;
+        given(out)?;
+        script::present()?;
+        let of = get(image, device)?;
+        let view = Image::new(device::index(device)?, desc, Some(&of))?;
+        put(out, ze_image_handle_t(IMAGES.add(|_| view)))
+    }
+
+    fn zeImageGetDeviceOffsetExp(image: ze_image_handle_t, out: *mut u64) {
+        let number = IMAGES.get(image.0)?.number;
+        put(out, number.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?)
+    }
+
+    fn zeImageGetMemoryPropertiesExp(
+        image: ze_image_handle_t, out: *mut ze_image_memory_properties_exp_t,
+    ) {
+        let own = IMAGES.get(image.0)?;
+        given(out)?;
+        let (pitch, slice) = match &*own.pixels {
+            Pixels::Bytes(bytes) => (bytes.place.pitch, bytes.place.slice),
+            Pixels::Cl(_) => {
+                let row = own.extent[0] * own.pixel;
+                (row, row * own.extent[1])
+            }
+        };
+        (*out).rowPitch = pitch as u64;
+        (*out).slicePitch = slice as u64;
+        (*out).size = (slice * own.extent[2]) as u64;
+        Ok(())
+    }
+
+    fn zeContextMakeImageResident(
+        context: ze_context_handle_t, device: ze_device_handle_t, image: ze_image_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        get(image, device).map(drop)
+    }
+
+    fn zeContextEvictImage(
+        context: ze_context_handle_t, device: ze_device_handle_t, image: ze_image_handle_t,
+    ) {
+        context::check_both(context, device)?;
+        get(image, device).map(drop)
+    }
+
     fn zeImageDestroy(image: ze_image_handle_t) {
-        IMAGES.remove(image.0)?.uses.check_over("image");
+        let image = IMAGES.remove(image.0)?;
+        image.uses.check_over("image", image.device);
         Ok(())
     }
 
@@ -309,7 +468,8 @@ entries! {
     }
 
     fn zeSamplerDestroy(sampler: ze_sampler_handle_t) {
-        SAMPLERS.remove(sampler.0)?.uses.check_over("sampler");
+        let sampler = SAMPLERS.remove(sampler.0)?;
+        sampler.uses.check_over("sampler", sampler.device);
         Ok(())
     }
 }

@@ -7,14 +7,15 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no bindless images, external memory or semaphores, no memory or events of other processes, and no parts of
-//! devices. It has no graphs by capture, no changed kernels in recorded launches, no dynamic links and no system
-//! interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
+//! It has no events of other processes and no parts of devices; no kernel reads or writes bindless images. It has no
+//! graphs by capture, no changed kernels in recorded launches, no dynamic links and no system interface. All memory is coherent, a list's commands run in the order given, and a kernel's groups one after another.
 //!
 //! | file | functions |
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
+//! | `image` | images, samplers |
+//! | `external` | semaphores of other interfaces |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
 //! | `list`, `append`, `mutate`, `queue` | command lists, what they hold, its changes, queues and fences |
 //! | `module`, `kernel` | modules, kernels, arguments |
@@ -32,6 +33,7 @@ mod context;
 mod device;
 mod driver;
 mod event;
+mod external;
 mod image;
 mod kernel;
 mod list;
@@ -46,4 +48,7 @@ mod spirv;
 mod tables;
 mod worker;
 
+pub use external::{
+    scripted_external_memory, scripted_semaphore, scripted_semaphore_count, scripted_semaphore_set,
+};
 pub use script::{Answer, EACH, Fault};

@@ -1,8 +1,10 @@
-//! Allocations of the three kinds. The host reaches all of them.
+//! Allocations of the three kinds. The host reaches all of them. Those for other processes and interfaces, and those of
+//! others, are files in memory.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::os::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +13,14 @@ use ze::*;
 
 use crate::entry::{Answer, chained, given, offer, put};
 use crate::object::hold;
-use crate::{context, device, pages, script, worker};
+use crate::{context, device, image, pages, script, worker};
 
 const PAGE_BYTES: usize = 4 << 10;
 /// Alignments up to this are granted.
 const MAX_ALIGN_BYTES: usize = 2 << 20;
 
 struct Allocation {
-    layout: Layout,
+    place: Place,
     bytes: usize,
     kind: ze_memory_type_t,
     /// None for host memory.
@@ -35,6 +37,12 @@ pub fn count() -> (&'static str, usize) {
 
 pub fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Where the bytes of an allocation are.
+enum Place {
+    Heap(Layout),
+    File(Mapped),
 }
 
 /// What an address belongs to.
@@ -96,24 +104,130 @@ unsafe fn allocate(
     if used.saturating_add(size) as u64 > device::memory_bytes() {
         return Err(full);
     }
-    let layout = Layout::from_size_align(size, align.max(PAGE_BYTES))
-        .map_err(|_| ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
-    // SAFETY: the size is not 0.
-    let start = unsafe { std::alloc::alloc(layout) };
-    if start.is_null() {
-        return Err(full);
-    }
+    // SAFETY: as the caller promises.
+    let (start, place) = match unsafe { file(next, size) }? {
+        Some(file) => {
+            let mapped = Mapped::of(file, size).ok_or(full)?;
+            (mapped.start, Place::File(mapped))
+        }
+        None => {
+            let layout = Layout::from_size_align(size, align.max(PAGE_BYTES))
+                .map_err(|_| ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
+            // SAFETY: the size is not 0.
+            let start = unsafe { std::alloc::alloc(layout) };
+            if start.is_null() {
+                return Err(full);
+            }
+            (start.expose_provenance(), Place::Heap(layout))
+        }
+    };
     let allocation = Allocation {
-        layout,
+        place,
         bytes: size,
         kind,
         device: home,
         id: next_id(),
     };
-    live.insert(start.expose_provenance(), allocation);
+    live.insert(start, allocation);
     // SAFETY: it is not null.
-    unsafe { out.write(start.cast()) };
+    unsafe { out.write(ptr::with_exposed_provenance_mut(start)) };
     Ok(())
+}
+
+/// The kinds of files that memory crosses as. Both are files in memory here.
+pub const FILES: ze_external_memory_type_flags_t =
+    ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD | ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF;
+
+fn is_one_kind(flags: ze_external_memory_type_flags_t) -> Answer {
+    match flags & !FILES == 0 && flags.count_ones() == 1 {
+        true => Ok(()),
+        false => Err(ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION),
+    }
+}
+
+/// The file of an allocation that is for others, or from others. None for one that is neither.
+///
+/// # Safety
+/// `next` is a chain.
+pub unsafe fn file(next: *const c_void, bytes: usize) -> Answer<Option<OwnedFd>> {
+    // SAFETY: as the caller promises.
+    let (imported, exported) = unsafe {
+        (
+            chained::<ze_external_memory_import_fd_t>(next),
+            chained::<ze_external_memory_export_desc_t>(next),
+        )
+    };
+    if let Some(desc) = imported {
+        is_one_kind(desc.flags)?;
+        return duplicate(desc.fd, bytes).map(Some);
+    }
+    if let Some(desc) = exported {
+        if desc.flags & !FILES != 0 || desc.flags == 0 {
+            return Err(ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
+        }
+        return pages::file_of(bytes).map(Some);
+    }
+    Ok(None)
+}
+
+/// A descriptor of the same file, which has at least so many bytes. The given one stays the caller's.
+pub fn duplicate(descriptor: c_int, bytes: usize) -> Answer<OwnedFd> {
+    if descriptor < 0 {
+        return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+    }
+    // SAFETY: the caller's descriptor stays open during the call.
+    let given = unsafe { BorrowedFd::borrow_raw(descriptor) };
+    let own = given.try_clone_to_owned();
+    let own = own.map_err(|_| ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
+    // SAFETY: an open descriptor.
+    let end = unsafe { libc::lseek(own.as_raw_fd(), 0, libc::SEEK_END) };
+    match usize::try_from(end).is_ok_and(|end| end >= bytes) {
+        true => Ok(own),
+        false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+    }
+}
+
+/// A file's bytes in memory.
+pub struct Mapped {
+    file: OwnedFd,
+    pub start: usize,
+    bytes: usize,
+}
+
+impl Mapped {
+    pub fn of(file: OwnedFd, bytes: usize) -> Option<Self> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let raw = file.as_raw_fd();
+        // SAFETY: a new mapping of an open file, where the system chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, raw, 0) };
+        (start != libc::MAP_FAILED).then(|| Self {
+            file,
+            start: start.expose_provenance(),
+            bytes,
+        })
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of` with this size.
+        unsafe { libc::munmap(ptr::with_exposed_provenance_mut(self.start), self.bytes) };
+    }
+}
+
+/// A new descriptor of the file behind an address, for the caller.
+fn export(start: usize) -> Answer<c_int> {
+    let live = hold(&LIVE);
+    let found = live.range(..=start).next_back();
+    let found = found.filter(|(first, own)| start - *first < own.bytes);
+    match found.map(|(_, own)| &own.place) {
+        Some(Place::File(mapped)) => {
+            let file = mapped.file.try_clone();
+            let file = file.map_err(|_| ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY)?;
+            Ok(file.into_raw_fd())
+        }
+        _ => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+    }
 }
 
 fn free(start: *mut c_void) -> Answer {
@@ -126,9 +240,13 @@ fn free(start: *mut c_void) -> Answer {
     };
     if worker::uses(start.addr(), own.bytes) {
         script::broken("memory is freed that a command uses".into());
+        // The test ends with this message, and not by the command's access.
+        return Ok(());
     }
-    // SAFETY: it was allocated so, and is not in the table any more.
-    unsafe { std::alloc::dealloc(start.cast(), own.layout) };
+    if let Place::Heap(layout) = own.place {
+        // SAFETY: it was allocated so, and is not in the table any more.
+        unsafe { std::alloc::dealloc(start.cast(), layout) };
+    }
     Ok(())
 }
 
@@ -192,6 +310,10 @@ entries! {
         context::check(context)?;
         given(start.cast::<u8>())?;
         given(out)?;
+        if let Some(wanted) = chained::<ze_external_memory_export_fd_t>((*out).pNext) {
+            is_one_kind(wanted.flags)?;
+            wanted.fd = export(start.addr())?;
+        }
         let found = range_of(start.addr()).or_else(|| pages::range_of(start.addr()));
         (*out).r#type = found.as_ref().map_or(ZE_MEMORY_TYPE_UNKNOWN, |own| own.kind);
         (*out).id = found.as_ref().map_or(0, |own| own.id);
@@ -221,7 +343,7 @@ entries! {
         element: u32, out: *mut usize,
     ) {
         context::check_both(context, device)?;
-        put(out, (width * element as usize).next_multiple_of(64))
+        put(out, (width * element as usize).next_multiple_of(image::PITCH_BYTES))
     }
 
     fn zeMemSetAtomicAccessAttributeExp(

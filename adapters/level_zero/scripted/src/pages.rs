@@ -138,6 +138,23 @@ impl Space {
     }
 }
 
+/// A new file in memory.
+pub fn file_of(bytes: usize) -> Answer<OwnedFd> {
+    let length = libc::off_t::try_from(bytes).map_err(|_| ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
+    // SAFETY: a C string.
+    let raw = unsafe { libc::memfd_create(c"scripted".as_ptr(), libc::MFD_CLOEXEC) };
+    if raw < 0 {
+        return Err(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
+    }
+    // SAFETY: opened just now, for this value alone.
+    let file = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: an open file.
+    match unsafe { libc::ftruncate(raw, length) } {
+        0 => Ok(file),
+        _ => Err(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+    }
+}
+
 entries! {
     fn zeVirtualMemReserve(
         context: ze_context_handle_t, _start: *const c_void, size: usize, out: *mut *mut c_void,
@@ -286,15 +303,7 @@ entries! {
         if desc.size as u64 > device::memory_bytes() {
             return Err(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
         }
-        let raw = libc::memfd_create(c"scripted".as_ptr(), libc::MFD_CLOEXEC);
-        if raw < 0 {
-            return Err(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY);
-        }
-        let file = OwnedFd::from_raw_fd(raw);
-        let length = libc::off_t::try_from(desc.size).map_err(|_| ZE_RESULT_ERROR_UNSUPPORTED_SIZE)?;
-        if libc::ftruncate(raw, length) != 0 {
-            return Err(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-        }
+        let file = file_of(desc.size)?;
         let physical = Physical { file, bytes: desc.size, id: next_id(), device, is_mapped: Mutex::new(false) };
         put(out, ze_physical_mem_handle_t(PHYSICAL.add(|_| physical)))
     }

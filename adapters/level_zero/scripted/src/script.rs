@@ -229,6 +229,7 @@ fn alive() -> Vec<(&'static str, usize)> {
         crate::pages::count_maps(),
         crate::event::POOLS.kind_and_count(),
         crate::event::EVENTS.kind_and_count(),
+        crate::external::SEMAPHORES.kind_and_count(),
         crate::list::LISTS.kind_and_count(),
         crate::queue::QUEUES.kind_and_count(),
         crate::queue::FENCES.kind_and_count(),

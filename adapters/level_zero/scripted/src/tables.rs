@@ -25,6 +25,7 @@ const MODULES: &[&[Entry]] = &[
     crate::device::ENTRIES,
     crate::driver::ENTRIES,
     crate::event::ENTRIES,
+    crate::external::ENTRIES,
     crate::image::ENTRIES,
     crate::kernel::ENTRIES,
     crate::list::ENTRIES,
@@ -92,15 +93,12 @@ macro_rules! unimplemented_exports {
 }
 unimplemented_exports! {
     zeCommandListAppendLaunchMultipleKernelsIndirect
-    zeContextEvictImage
-    zeContextMakeImageResident
     zeDeviceReserveCacheExt
     zeDeviceSetCacheAdviceExt
     zeEventPoolCloseIpcHandle
     zeEventPoolGetIpcHandle
     zeEventPoolOpenIpcHandle
     zeImageGetAllocPropertiesExt
-    zeImageGetMemoryPropertiesExp
     zeImageViewCreateExp
     zeMemCloseIpcHandle
     zeMemGetIpcHandle

@@ -13,7 +13,7 @@ use crate::event::{self, Event, SLICE, State};
 use crate::image::{Image, Part, Using};
 use crate::kernel::Launch;
 use crate::object::hold;
-use crate::{device, script};
+use crate::{device, external, script};
 
 /// A rectangle's place in memory.
 #[derive(Clone, Copy)]
@@ -44,6 +44,7 @@ pub enum Work {
         extent: [usize; 3],
     },
     Launch(Launch),
+    Semaphores(Vec<external::Command>),
     /// Copies between an image and memory.
     Transfer {
         image: Arc<Image>,
@@ -336,7 +337,8 @@ impl Work {
             Work::Launch(launch) => launch.pointers().any(|at| within(at, 1)),
             Work::Transfer { memory, .. } => within(memory.start, 1),
             Work::Timestamp { to } | Work::Timestamps { to, .. } => within(*to, 1),
-            Work::Nothing | Work::Host { .. } | Work::Reset(_) | Work::Image { .. } => false,
+            Work::Nothing | Work::Host { .. } | Work::Reset(_) => false,
+            Work::Image { .. } | Work::Semaphores(_) => false,
         }
     }
 
@@ -381,6 +383,7 @@ impl Work {
                 Ok(())
             }
             Work::Launch(launch) => launch.run(),
+            Work::Semaphores(all) => all.iter().try_for_each(external::Command::run),
             Work::Transfer {
                 image,
                 part,

@@ -13,6 +13,10 @@ pub struct Facts {
     pub module: ze_device_module_properties_t,
     pub access: ze_device_memory_access_properties_t,
     pub image: ze_device_image_properties_t,
+    /// The sizes of images in linear memory; 0 where the driver does not tell.
+    pub linear: ze_device_pitched_alloc_exp_properties_t,
+    pub pitch: ze_pitched_alloc_2dimage_linear_pitch_exp_info_t,
+    pub external: ze_device_external_memory_properties_t,
     pub memory: Vec<ze_device_memory_properties_t>,
     pub caches: Vec<ze_device_cache_properties_t>,
     pub groups: Vec<ze_command_queue_group_properties_t>,
@@ -78,7 +82,16 @@ impl Facts {
         let mut compute = ze_device_compute_properties_t::default();
         let mut module = ze_device_module_properties_t::default();
         let mut access = ze_device_memory_access_properties_t::default();
-        let mut image = ze_device_image_properties_t::default();
+        let mut pitch = ze_pitched_alloc_2dimage_linear_pitch_exp_info_t::default();
+        let mut linear = ze_device_pitched_alloc_exp_properties_t {
+            pNext: std::ptr::from_mut(&mut pitch).cast(),
+            ..Default::default()
+        };
+        let mut image = ze_device_image_properties_t {
+            pNext: std::ptr::from_mut(&mut linear).cast(),
+            ..Default::default()
+        };
+        let mut external = ze_device_external_memory_properties_t::default();
         // SAFETY: each structure is writable and has its tag; the chain lasts for the call.
         unsafe {
             call!(api, zeDeviceGetProperties(device, &mut base))?;
@@ -86,8 +99,14 @@ impl Facts {
             call!(api, zeDeviceGetModuleProperties(device, &mut module))?;
             call!(api, zeDeviceGetMemoryAccessProperties(device, &mut access))?;
             call!(api, zeDeviceGetImageProperties(device, &mut image))?;
+            call!(
+                api,
+                zeDeviceGetExternalMemoryProperties(device, &mut external)
+            )?;
         }
-        base.pNext = std::ptr::null_mut();
+        for chain in [&mut base.pNext, &mut image.pNext, &mut linear.pNext] {
+            *chain = std::ptr::null_mut();
+        }
         let memory = lz::list(Default::default(), |count, all| {
             // SAFETY: `all` is null or has room for `count` descriptions.
             unsafe { call!(api, zeDeviceGetMemoryProperties(device, count, all)) }
@@ -118,6 +137,9 @@ impl Facts {
             module,
             access,
             image,
+            linear,
+            pitch,
+            external,
             memory,
             caches,
             groups,

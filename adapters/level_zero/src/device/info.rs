@@ -402,6 +402,27 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxWriteImageArgs => out.value(image.maxWriteImageArgs),
         Is::MaxSamplers => out.value(image.maxSamplers),
 
+        // Bindless images, images in linear memory, and other interfaces.
+        Is::BindlessImagesSupportExp
+        | Is::BindlessSampledImageFetch1dUsmSupportExp
+        | Is::BindlessSampledImageFetch1dSupportExp
+        | Is::BindlessSampledImageFetch2dUsmSupportExp
+        | Is::BindlessSampledImageFetch2dSupportExp
+        | Is::BindlessSampledImageFetch3dSupportExp
+        | Is::BindlessImages1dUsmSupportExp
+        | Is::BindlessImages2dUsmSupportExp => out.boolean(this.bindless().is_some()),
+        Is::ImageArraySupportExp => {
+            out.boolean(this.bindless().is_some() && image.maxImageArraySlices > 0)
+        }
+        Is::ImagePitchAlignExp => out.value(facts.pitch.pitchAlign as u32),
+        Is::MaxImageLinearPitchExp => out.value(facts.pitch.maxSupportedPitch),
+        Is::MaxImageLinearWidthExp => out.value(facts.linear.maxImageLinearWidth),
+        Is::MaxImageLinearHeightExp => out.value(facts.linear.maxImageLinearHeight),
+        Is::ExternalMemoryImportSupportExp => {
+            out.boolean(facts.external.memoryAllocationImportTypes != 0)
+        }
+        Is::ExternalSemaphoreImportSupportExp => out.boolean(this.external_semaphores().is_some()),
+
         // Queues and time.
         Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
         Is::ProfilingTimerResolution => {

@@ -7,7 +7,6 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Kind, Work};
 
-use super::work;
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -131,10 +130,10 @@ pub fn zero(
         unsafe { start.write_bytes(0, bytes) };
         return Ok(());
     }
-    let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    work::zero(&lane.stream().list, start, bytes)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    let pattern = [0][..].into();
+    #[rustfmt::skip]
+    let fill = Work::Fill { dst: start, pattern, bytes };
+    run_now(context, device, fill)
 }
 
 /// Copies between two addresses, and waits for that.
@@ -155,9 +154,14 @@ pub fn run_now(
     work: Work<LevelZero>,
 ) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
-    lane.submit(work, None)?;
-    let event = ur::stream::Stream::record(&**lane.stream())?;
-    event.block()
+    let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
+    let ran = lane.submit(work, None).and_then(|()| wait());
+    ran.inspect_err(|_| {
+        // What was submitted may still run, and its memory is freed next.
+        if let Err(error) = wait() {
+            log::error!("commands may still run: {:?}", error.code());
+        }
+    })
 }
 
 /// The bytes from an address to the end of its allocation.

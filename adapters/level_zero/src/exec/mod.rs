@@ -20,4 +20,4 @@ pub use lane::{Lane, Stream};
 pub use list::List;
 pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, run_now, zero};
 pub use point::{Marker, Signal, host_point};
-pub use work::Native;
+pub use work::{Native, append_plain};

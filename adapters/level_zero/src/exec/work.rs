@@ -22,6 +22,16 @@ pub enum Native {
     WriteBack(WriteBack),
     Compiled(Arc<CompiledList>),
     Image(Arc<ImageCopy>),
+    /// Called with the list.
+    Call(Arc<Run>),
+}
+
+type Run = dyn Fn(&List) -> Result<()> + Send + Sync;
+
+impl Native {
+    pub fn call(run: impl Fn(&List) -> Result<()> + Send + Sync + 'static) -> Self {
+        Self::Call(Arc::new(run))
+    }
 }
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;
@@ -45,6 +55,11 @@ pub fn prepare(lane: &Stream, work: &Work<LevelZero>) -> Result<()> {
         Work::Native(Native::Image(copy)) => copy.prepare(lane),
         _ => Ok(()),
     }
+}
+
+/// Appends the commands of work that signals nothing to a list.
+pub fn append_plain(to: &List, work: Work<LevelZero>) -> Result<()> {
+    append(to, NO_EVENT, work)
 }
 
 /// Appends the commands of work to a list. `signal` is signalled by the one command of [`is_one_command`].
@@ -77,6 +92,10 @@ pub fn append(to: &List, signal: ze_event_handle_t, work: Work<LevelZero>) -> Re
         Work::Native(Native::WriteBack(back)) => copy(to, signal, back.dst, back.src, back.bytes),
         Work::Native(Native::Compiled(all)) => all.append(to, signal),
         Work::Native(Native::Image(copy)) => copy.append(to),
+        Work::Native(Native::Call(run)) => {
+            run(to)?;
+            to.keep_order()
+        }
     }
 }
 
@@ -317,9 +336,4 @@ fn advise(to: &List, addr: usize, bytes: usize, advice: ur_usm_advice_flags_t) -
         }
     }
     Ok(())
-}
-
-/// Writes zeros.
-pub fn zero(to: &List, start: usize, bytes: usize) -> Result<()> {
-    fill(to, NO_EVENT, start, &[0], bytes)
 }

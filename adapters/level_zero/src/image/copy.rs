@@ -61,18 +61,27 @@ impl ImageCopy {
             Self::ToMemory { dst, src } => src.transfer(to, *dst, false),
             Self::FromMemory { dst, src } => dst.transfer(to, *src, true),
             Self::Foreign(_) => Ok(()),
-            Self::Between { dst, src } => {
-                let (target, source) = (dst.native(to)?, src.native(to)?);
-                let (at, from) = (region(&dst.part), region(&src.part));
-                let append = to.api.zeCommandListAppendImageCopyRegion;
-                // SAFETY: live images of the list's device, which outlast the command, and boxes within them.
-                let code =
-                    unsafe { append(to.raw, target, source, &at, &from, NO_EVENT, 0, null_mut()) };
-                check(code, "zeCommandListAppendImageCopyRegion")?;
-                to.keep_order()
-            }
+            Self::Between { dst, src } => between(
+                to,
+                (dst.native(to)?, &dst.part),
+                (src.native(to)?, &src.part),
+            ),
         }
     }
+}
+
+/// Copies between boxes of two images.
+pub fn between(
+    to: &List,
+    (target, at): (ze_image_handle_t, &ImageBox),
+    (source, from): (ze_image_handle_t, &ImageBox),
+) -> Result<()> {
+    let (at, from) = (region(at), region(from));
+    let append = to.api.zeCommandListAppendImageCopyRegion;
+    // SAFETY: live images of the list's device, which outlast the command, and boxes within them.
+    let code = unsafe { append(to.raw, target, source, &at, &from, NO_EVENT, 0, null_mut()) };
+    check(code, "zeCommandListAppendImageCopyRegion")?;
+    to.keep_order()
 }
 
 /// A box as the driver counts: the layers of a 1D array are its rows, those of a 2D array its slices.

@@ -14,7 +14,7 @@ mod format;
 mod native;
 mod places;
 
-pub use copy::{ImageCopy, ImagePart};
+pub use copy::{ImageCopy, ImagePart, between, transfer};
 pub use format::described;
 pub use native::NativeImage;
 pub use places::Places;

@@ -49,6 +49,17 @@ impl NativeImage {
         Ok(Self::adopt(context, raw, true))
     }
 
+    /// Keeps the image where kernels reach it that have no argument of it.
+    pub fn make_resident(&self, device: &Device) -> Result<()> {
+        // SAFETY: a live image of the device.
+        unsafe {
+            call!(
+                self.context.api,
+                zeContextMakeImageResident(self.context.raw, device.raw(), self.raw)
+            )
+        }
+    }
+
     /// A foreign image; `own` if this destroys it.
     pub fn adopt(context: &Arc<NativeContext>, raw: ze_image_handle_t, own: bool) -> Self {
         Self {

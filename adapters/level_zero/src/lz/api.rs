@@ -5,6 +5,7 @@
 
 use super::{call, list};
 use crate::lz::*;
+use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::Result;
 
 ur::dl::symbols! {
@@ -27,6 +28,7 @@ ur::dl::symbols! {
             zeDeviceGetMemoryAccessProperties: pfn::zeDeviceGetMemoryAccessProperties,
             zeDeviceGetCacheProperties: pfn::zeDeviceGetCacheProperties,
             zeDeviceGetImageProperties: pfn::zeDeviceGetImageProperties,
+            zeDeviceGetExternalMemoryProperties: pfn::zeDeviceGetExternalMemoryProperties,
             zeDeviceGetP2PProperties: pfn::zeDeviceGetP2PProperties,
             zeDeviceCanAccessPeer: pfn::zeDeviceCanAccessPeer,
             zeDeviceGetStatus: pfn::zeDeviceGetStatus,
@@ -91,6 +93,9 @@ ur::dl::symbols! {
             zeKernelGetName: pfn::zeKernelGetName,
             zeImageCreate: pfn::zeImageCreate,
             zeImageDestroy: pfn::zeImageDestroy,
+            zeImageGetProperties: pfn::zeImageGetProperties,
+            zeImageGetMemoryPropertiesExp: pfn::zeImageGetMemoryPropertiesExp,
+            zeContextMakeImageResident: pfn::zeContextMakeImageResident,
             zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
             zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
             zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,
@@ -109,6 +114,13 @@ ur::dl::symbols! {
             zeDeviceGetVectorWidthPropertiesExt: pfn::zeDeviceGetVectorWidthPropertiesExt,
             zeDevicePciGetPropertiesExt: pfn::zeDevicePciGetPropertiesExt,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeImageViewCreateExt: pfn::zeImageViewCreateExt,
+            zeImageGetDeviceOffsetExp: pfn::zeImageGetDeviceOffsetExp,
+            zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
+            zeDeviceImportExternalSemaphoreExt: pfn::zeDeviceImportExternalSemaphoreExt,
+            zeDeviceReleaseExternalSemaphoreExt: pfn::zeDeviceReleaseExternalSemaphoreExt,
+            zeCommandListAppendWaitExternalSemaphoreExt: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+            zeCommandListAppendSignalExternalSemaphoreExt: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
             zelCheckIsLoaderInTearDown: pfn::zelCheckIsLoaderInTearDown,
             zeCommandListAppendImageCopyToMemoryExt: pfn::zeCommandListAppendImageCopyToMemoryExt,
             zeCommandListAppendImageCopyFromMemoryExt: pfn::zeCommandListAppendImageCopyFromMemoryExt,
@@ -120,6 +132,40 @@ ur::dl::symbols! {
 pub struct Found {
     pub api: Api,
     pub drivers: Vec<ze_driver_handle_t>,
+}
+
+/// The functions of semaphores of other interfaces: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct ExternalSemaphores {
+    pub import: pfn::zeDeviceImportExternalSemaphoreExt,
+    pub release: pfn::zeDeviceReleaseExternalSemaphoreExt,
+    pub wait: pfn::zeCommandListAppendWaitExternalSemaphoreExt,
+    pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
+}
+
+/// The functions that make an image's handle: all of them, or none.
+#[derive(Clone, Copy)]
+pub struct BindlessImages {
+    pub view: pfn::zeImageViewCreateExt,
+    pub offset: pfn::zeImageGetDeviceOffsetExp,
+}
+
+impl Api {
+    pub fn bindless_images(&self) -> Option<BindlessImages> {
+        Some(BindlessImages {
+            view: self.zeImageViewCreateExt?,
+            offset: self.zeImageGetDeviceOffsetExp?,
+        })
+    }
+
+    pub fn external_semaphores(&self) -> Option<ExternalSemaphores> {
+        Some(ExternalSemaphores {
+            import: self.zeDeviceImportExternalSemaphoreExt?,
+            release: self.zeDeviceReleaseExternalSemaphoreExt?,
+            wait: self.zeCommandListAppendWaitExternalSemaphoreExt?,
+            signal: self.zeCommandListAppendSignalExternalSemaphoreExt?,
+        })
+    }
 }
 
 /// Names of the library, in the order in which they are tried.
@@ -135,8 +181,10 @@ impl Api {
                 return None;
             }
         };
-        let found = match api.zeInitDrivers {
-            Some(init) => api.init_drivers(init),
+        let found = match api.zeInitDrivers.map(|init| api.init_drivers(init)) {
+            // The loader may have a function that its driver lacks.
+            Some(Err(error)) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => api.init(),
+            Some(found) => found,
             None => api.init(),
         };
         match found {

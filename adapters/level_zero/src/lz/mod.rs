@@ -5,7 +5,7 @@ mod api;
 mod error;
 mod imports;
 
-pub use api::{Api, Found};
+pub use api::{Api, BindlessImages, ExternalSemaphores, Found};
 pub use error::check;
 pub use imports::Imports;
 pub use ze::*;

@@ -19,11 +19,20 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("ZE_experimental_module_program", &["programs"]),
     ("zexDriverImportExternalPointer", &["registration"]),
     ("zexDriverReleaseImportedPointer", &["registration"]),
-    ("all", &["kernels", "registration"]),
     // A driver that names the extension and lacks its function.
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
     ("zeCommandListAppendImageCopyToMemoryExt by the driver", &["images"]),
     ("zeCommandListAppendImageCopyFromMemoryExt by the driver", &["images"]),
+    ("zeImageViewCreateExt", &["bindless images", "pitched memory"]),
+    ("zeImageGetDeviceOffsetExp", &["bindless images", "pitched memory"]),
+    ("ZE_experimental_bindless_image", &["bindless images", "pitched memory"]),
+    ("zeMemGetPitchFor2dImage", &["pitched memory"]),
+    ("zeDeviceImportExternalSemaphoreExt", &["external semaphores"]),
+    ("zeDeviceReleaseExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendWaitExternalSemaphoreExt", &["external semaphores"]),
+    ("zeCommandListAppendSignalExternalSemaphoreExt", &["external semaphores"]),
+    ("ZE_extension_external_semaphores", &["external semaphores"]),
+    ("all", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores"]),
 ];
 
 /// Functions that are looked up by address.
@@ -34,6 +43,7 @@ const BY_ADDRESS: &[&str] = &[
 
 /// The extensions that the adapter asks for.
 const EXTENSIONS: &[&str] = &[
+    "ZE_experimental_bindless_image",
     "ZE_experimental_global_offset",
     "ZE_experimental_immediate_command_list_append",
     "ZE_experimental_module_program",
@@ -41,7 +51,9 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_device_cache_line_size",
     "ZE_extension_device_ip_version",
     "ZE_extension_eu_count",
+    "ZE_extension_external_semaphores",
     "ZE_extension_image_copy",
+    "ZE_extension_image_format_support",
     "ZE_extension_kernel_max_group_size_properties",
 ];
 
@@ -61,6 +73,7 @@ fn check() {
     for _ in 0..2 {
         driver.reset();
         let steps = workload::play();
+        assert!(steps.is_whole(), "without {absent}");
         let failed = steps.failed();
         let parts: Vec<_> = failed.iter().map(|(part, _, _)| *part).collect();
         let mut found = parts.clone();

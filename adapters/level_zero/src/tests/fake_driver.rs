@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use scripted_level_zero::{Answer, Fault};
+use scripted_level_zero::{Answer, EACH, Fault};
 use ur::abi::*;
 use ur::dl::{Binding, Library};
 
@@ -90,6 +90,11 @@ impl FakeDriver {
     pub fn fail(&self, name: &str, nth: u64, code: u32) {
         let name = CString::new(name).expect("a name");
         self.fail_call(name.as_ptr(), nth, code);
+    }
+
+    /// Makes every call of one function fail.
+    pub fn fail_each(&self, name: &str, code: u32) {
+        self.fail(name, EACH, code);
     }
 
     /// Makes the nth call from now fail, of any function.
@@ -194,9 +199,9 @@ pub fn adapter() -> ur_adapter_handle_t {
 
 /// The devices of the one platform.
 pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
-    let (mut platform, mut count) = (null_mut(), 0);
-    let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, null_mut()));
-    assert_eq!(code, UR_RESULT_SUCCESS);
+    let (mut platform, mut platforms, mut count) = (null_mut(), 0, 0);
+    let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, &mut platforms));
+    assert_eq!((code, platforms), (UR_RESULT_SUCCESS, 1));
     let all = UR_DEVICE_TYPE_ALL;
     let code = ur!(Device.pfnGet(platform, all, 0, null_mut(), &mut count));
     assert_eq!(code, UR_RESULT_SUCCESS);

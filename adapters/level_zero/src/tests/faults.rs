@@ -6,7 +6,7 @@
 
 use ur::abi::*;
 
-use super::fake_driver::{FakeDriver, alone, alone_with, case};
+use super::fake_driver::{FakeDriver, adapter, alone, alone_with, case, devices as devices_of, ur};
 use super::workload::{self, Steps};
 
 /// A code of the driver's, and what a step then reports.
@@ -25,12 +25,14 @@ const SILENT: &[(&str, &str)] = &[
     ("zeKernelSetArgumentValue", "a recorded launch is then submitted alone"),
     ("zeKernelSetGroupSize", "a recorded launch is then submitted alone"),
     ("zeMemGetAllocProperties", "recorded commands are then submitted one by one"),
+    ("zeCommandListAppendImageCopyToMemory", "the last release of an image over host memory has no result"),
     ("zeCommandListAppendMemoryPrefetch", "a hint"),
     ("zeCommandListAppendMemAdvise", "a hint"),
     ("zexDriverImportExternalPointer", "an import is a hint"),
     ("zeDeviceGetStatus", "any error but the loss says nothing of the device"),
     ("zeEventQueryStatus", "an event is then not used again"),
     ("zeEventHostSignal", "it is tried again"),
+    ("zeEventHostSynchronize", "the engine's threads wait for what nobody asks for"),
     ("zeMemAllocDevice", "pools are trimmed, and it is tried again"),
     ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
     ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
@@ -60,7 +62,7 @@ fn wrong(driver: &FakeDriver, name: &str, steps: &Steps, code: ur_result_t) -> O
     let silent = SILENT.iter().any(|(silent, _)| *silent == name) || frees(name);
     match failed.first() {
         Some(first) if !reports(first) => Some("another error".to_owned()),
-        None if !silent => Some("nobody reported it".to_owned()),
+        None if !silent && driver.query().met => Some("nobody reported it".to_owned()),
         _ if !steps.wrong.is_empty() => Some(format!("wrong: {:?}", steps.wrong)),
         _ => None,
     }
@@ -78,6 +80,7 @@ fn each_call_fails_with(
         workload::play();
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         driver.check_end("a workload");
         let counts = driver.counts();
@@ -129,11 +132,90 @@ fn the_workload_succeeds() {
         for _ in 0..2 {
             driver.reset();
             let whole = workload::play();
+            assert!(whole.is_whole());
             assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
             driver.check_end("a workload");
         }
         println!("{:?}", driver.counts());
     });
+}
+
+/// The calls that look for drivers and devices fail, each in a process of its own. There is then no adapter, no device or
+/// one with fewer properties, and what is there works.
+#[test]
+fn each_call_of_the_search_fails() {
+    let name = "tests::faults::each_call_of_the_search_fails";
+    let body = || {
+        let driver = FakeDriver::open();
+        let asked = std::env::var("SCRIPTED_LEVEL_ZERO_FAIL").is_ok();
+        let (adapter, devices) = (adapter(), Vec::new());
+        let devices = if adapter.is_null() {
+            devices
+        } else {
+            devices_of(adapter)
+        };
+        if asked {
+            assert!(driver.query().met, "the call did not come");
+            driver.reset();
+        } else {
+            driver
+                .counts()
+                .iter()
+                .for_each(|(name, count)| println!("called {name} {count}"));
+        }
+        if devices.len() == 2 {
+            let steps = workload::play();
+            assert_eq!(steps.wrong, []);
+        } else if !adapter.is_null() {
+            assert_eq!(ur!(Adapter.pfnRelease(adapter)), UR_RESULT_SUCCESS);
+        }
+        driver.check_end("the search");
+    };
+    let Some(text) = alone_with(name, &[], body) else {
+        return;
+    };
+    let calls: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("called "))
+        .collect();
+    assert!(calls.len() > 12, "{text}");
+    for call in calls {
+        let (function, count) = call.split_once(' ').expect("a name and a number");
+        let count: u64 = count.parse().expect("a number");
+        for nth in if count == 1 { vec![1] } else { vec![1, count] } {
+            let fault = format!("{function}:{nth}:{:x}", UNKNOWN.0);
+            alone_with(name, &[("SCRIPTED_LEVEL_ZERO_FAIL", &fault)], body);
+        }
+    }
+}
+
+/// A list that waits for the host for ever, since the driver refuses to signal its event, is an error of its waits.
+#[test]
+fn an_event_that_cannot_be_signalled_ends_waits() {
+    let name = "tests::faults::an_event_that_cannot_be_signalled_ends_waits";
+    alone(name, || {
+        let driver = FakeDriver::open();
+        driver.fail_each("zeEventHostSignal", UNKNOWN.0);
+        let steps = workload::play();
+        let failed = steps.failed();
+        assert!(driver.query().met, "no event was signalled");
+        let waits = |(_, call, _): &(_, &str, _)| call.contains("Wait") || call.contains("Finish");
+        assert!(failed.iter().any(waits), "{failed:?}");
+        assert_eq!(steps.wrong, []);
+    });
+}
+
+#[test]
+fn each_call_runs_out_of_memory_on_an_old_driver() {
+    let name = "tests::faults::each_call_runs_out_of_memory_on_an_old_driver";
+    let old = [
+        ("SCRIPTED_LEVEL_ZERO_VERSION", "1.3"),
+        (
+            "SCRIPTED_LEVEL_ZERO_WITHOUT",
+            "zeEventCounterBasedCreate,zeCommandListHostSynchronize",
+        ),
+    ];
+    each_call_fails_with(name, &old, MEMORY);
 }
 
 #[test]

@@ -36,6 +36,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         workload::play();
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         let calls = driver.query().calls;
         let (mut problems, mut stays) = (Vec::new(), 0);
@@ -66,6 +67,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         // The process goes on with a device that is there again.
         driver.reset();
         let whole = workload::play();
+        assert!(whole.is_whole());
         assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
         driver.check_end("the device found again");
     });

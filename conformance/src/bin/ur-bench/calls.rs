@@ -39,11 +39,9 @@ symbols! {
             urEnqueueKernelLaunchWithArgsExp: F<ur_pfnEnqueueKernelLaunchWithArgsExp_t>,
             urEnqueueUSMDeviceAllocExp: F<ur_pfnEnqueueUSMDeviceAllocExp_t>,
             urEnqueueUSMFreeExp: F<ur_pfnEnqueueUSMFreeExp_t>,
-            urKernelSetArgPointer: F<ur_pfnKernelSetArgPointer_t>,
-            urKernelSetArgValue: F<ur_pfnKernelSetArgValue_t>,
             urCommandBufferCreateExp: F<ur_pfnCommandBufferCreateExp_t>,
             urCommandBufferFinalizeExp: F<ur_pfnCommandBufferFinalizeExp_t>,
-            urCommandBufferAppendKernelLaunchExp: F<ur_pfnCommandBufferAppendKernelLaunchExp_t>,
+            urCommandBufferAppendKernelLaunchWithArgsExp: F<ur_pfnCommandBufferAppendKernelLaunchWithArgsExp_t>,
             urEnqueueCommandBufferExp: F<ur_pfnEnqueueCommandBufferExp_t>,
         }
         optional {}

@@ -254,66 +254,51 @@ impl Setup {
         Ok(made)
     }
 
-    /// A command buffer of launches with the same arguments.
+    /// A command buffer of the launches of a sample.
     fn record(&self) -> Result<ur_exp_command_buffer_handle_t, String> {
         let desc = ur_exp_command_buffer_desc_t {
             isInOrder: 1,
             ..Default::default()
         };
         let mut buffer = null_mut();
-        let (scale, shift) = (1u32, 2u32);
-        let (offset, size) = (0, COPY / size_of::<u32>());
-        let words: [(usize, *const c_void); 2] = [
-            (4, (&raw const scale).cast()),
-            (4, (&raw const shift).cast()),
-        ];
-        // SAFETY: live objects, the kernel's four arguments, one dimension, no dependencies.
+        let append = self.ur.urCommandBufferAppendKernelLaunchWithArgsExp;
+        // SAFETY: live objects.
         unsafe {
             ok((self.ur.urCommandBufferCreateExp)(
                 self.context,
                 self.device,
                 &desc,
                 &mut buffer,
-            ))?;
-            for (index, memory) in [self.target, self.source].into_iter().enumerate() {
-                let index = index as u32;
-                ok((self.ur.urKernelSetArgPointer)(
-                    self.kernel,
-                    index,
-                    null(),
-                    memory,
-                ))?;
-            }
-            for (index, (bytes, word)) in (2..).zip(words) {
-                ok((self.ur.urKernelSetArgValue)(
-                    self.kernel,
-                    index,
-                    bytes,
-                    null(),
-                    word,
-                ))?;
-            }
-            for _ in 0..COMMANDS {
-                ok((self.ur.urCommandBufferAppendKernelLaunchExp)(
-                    buffer,
-                    self.kernel,
-                    1,
-                    &offset,
-                    &size,
-                    &size,
-                    0,
-                    null_mut(),
-                    0,
-                    null(),
-                    0,
-                    null(),
-                    null_mut(),
-                    null_mut(),
-                    null_mut(),
-                ))?;
-            }
-            ok((self.ur.urCommandBufferFinalizeExp)(buffer))?;
+            ))
+        }?;
+        for place in 0..COMMANDS {
+            self.with_args(place, |args, offset, size| {
+                // SAFETY: live objects, the kernel's four arguments, one dimension, no dependencies.
+                ok(unsafe {
+                    append(
+                        buffer,
+                        self.kernel,
+                        1,
+                        offset,
+                        size,
+                        size,
+                        4,
+                        args,
+                        0,
+                        null_mut(),
+                        0,
+                        null(),
+                        0,
+                        null(),
+                        null_mut(),
+                        null_mut(),
+                        null_mut(),
+                    )
+                })
+            })?;
         }
+        // SAFETY: a live command buffer.
+        ok(unsafe { (self.ur.urCommandBufferFinalizeExp)(buffer) })?;
         Ok(buffer)
     }
 
@@ -357,6 +342,35 @@ impl Setup {
         place: usize,
         event: *mut ur_event_handle_t,
     ) -> ur_result_t {
+        let launch = self.ur.urEnqueueKernelLaunchWithArgsExp;
+        self.with_args(place, |args, offset, size| {
+            let (kernel, none) = (self.kernel, null());
+            // SAFETY: a live queue and kernel, the kernel's four arguments, one dimension, no wait list.
+            unsafe {
+                launch(
+                    queue,
+                    kernel,
+                    1,
+                    offset,
+                    size,
+                    size,
+                    4,
+                    args,
+                    none,
+                    0,
+                    null(),
+                    event,
+                )
+            }
+        })
+    }
+
+    /// The four arguments of a launch, its offset and its size.
+    fn with_args<T>(
+        &self,
+        place: usize,
+        launch: impl FnOnce(*const ur_exp_kernel_arg_properties_t, *const usize, *const usize) -> T,
+    ) -> T {
         let pointer = |index, at| ur_exp_kernel_arg_properties_t {
             r#type: UR_EXP_KERNEL_ARG_TYPE_POINTER,
             index,
@@ -381,23 +395,7 @@ impl Setup {
             number(3, &shift),
         ];
         let (offset, size) = (0, COPY / size_of::<u32>());
-        // SAFETY: a live queue and kernel, the kernel's four arguments, one dimension, no wait list.
-        unsafe {
-            (self.ur.urEnqueueKernelLaunchWithArgsExp)(
-                queue,
-                self.kernel,
-                1,
-                &offset,
-                &size,
-                &size,
-                4,
-                args.as_ptr(),
-                null(),
-                0,
-                null(),
-                event,
-            )
-        }
+        launch(args.as_ptr(), &offset, &size)
     }
 
     fn finish(&self, queue: ur_queue_handle_t) -> Result<(), String> {

@@ -91,7 +91,8 @@ fn handles_of_linear_memory(fixture: &Fixture) -> Done {
     status.fails(UR_RESULT_ERROR_INVALID_VALUE)
 }
 
-/// A sampler may have a mode for each dimension, mipmap options and a filter for the edges of cubes.
+/// A sampler may have a mode for each dimension where the device says so, and the same one for all everywhere; mipmap
+/// options; and a filter for the edges of cubes.
 fn sampler_options(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need(fixture, &context)?;
@@ -101,6 +102,8 @@ fn sampler_options(fixture: &Fixture) -> Done {
         FLOAT,
         image(UR_MEM_TYPE_IMAGE3D, [4, 4, 4]),
     )?;
+    let unique = UR_DEVICE_INFO_BINDLESS_UNIQUE_ADDRESSING_PER_DIM_SUPPORT_EXP;
+    let is_unique = fixture.supports(unique)?;
     for mode in [
         UR_SAMPLER_ADDRESSING_MODE_CLAMP,
         UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE,
@@ -113,11 +116,14 @@ fn sampler_options(fixture: &Fixture) -> Done {
         };
         memory.sampled(&common)?;
         let mut modes = ur_exp_sampler_addr_modes_t {
-            addrModes: [
-                UR_SAMPLER_ADDRESSING_MODE_CLAMP,
-                mode,
-                UR_SAMPLER_ADDRESSING_MODE_REPEAT,
-            ],
+            addrModes: match is_unique {
+                true => [
+                    UR_SAMPLER_ADDRESSING_MODE_CLAMP,
+                    mode,
+                    UR_SAMPLER_ADDRESSING_MODE_REPEAT,
+                ],
+                false => [mode; 3],
+            },
             ..Default::default()
         };
         let own = ur_sampler_desc_t {

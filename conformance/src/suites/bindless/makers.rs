@@ -43,8 +43,11 @@ pub struct Scripted {
 
 impl Scripted {
     pub fn new(counts: bool) -> Result<Self, String> {
-        let functions = Functions::load(&["libcuda.so.1"]);
-        let functions = functions.map_err(|_| "the driver is not the scripted one".to_owned())?;
+        // The scripted drivers: CUDA's, Level Zero's alone, and Level Zero's behind a loader.
+        let behind = std::env::var("ZE_ENABLE_ALT_DRIVERS").unwrap_or_default();
+        let mut names = ["libcuda.so.1", "libze_loader.so.1", &behind].into_iter();
+        let functions = names.find_map(|name| Functions::load(&[name]).ok());
+        let functions = functions.ok_or("the driver is not the scripted one")?;
         let number = (functions.scripted_semaphore)(counts);
         if number < 0 {
             return Err("the scripted driver makes no semaphore".into());

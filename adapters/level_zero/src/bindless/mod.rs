@@ -1,0 +1,70 @@
+//! Bindless images: image memory, the handles that kernels take, copies, linear memory with padded rows, and memory and
+//! semaphores of other interfaces.
+//!
+//! | module | owns |
+//! |---|---|
+//! | `memory` | image memory |
+//! | `limits` | the images that a device supports |
+//! | `handle` | handles of sampled and unsampled images |
+//! | `sampler` | samplers as the driver describes them |
+//! | `copy` | copies between linear and image memory |
+//! | `external` | imported memory, and its mappings |
+//! | `semaphore` | imported semaphores |
+//! | `pitched` | linear memory with padded rows |
+//!
+//! A handle of image memory is the driver's image, and a handle of an image the number that the driver has for one of its
+//! own, a view. A context knows the numbers and the mappings that it gave out, so that any other is refused. What the
+//! caller has left ends with the context. An image handle keeps its memory, and image memory its import.
+
+mod copy;
+mod external;
+mod handle;
+mod limits;
+mod memory;
+mod pitched;
+mod sampler;
+mod semaphore;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::object::{Object, Result, ensure};
+use ur::stream::Context;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
+
+pub use copy::{End as CopyEnd, enqueue as enqueue_copy};
+pub use external::{ExternalMem, free_linear, imports, map_array, map_linear};
+pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
+pub use limits::{can_allocate, can_sample, can_use_unsampled};
+pub use memory::{allocate, free, info, no_mipmap};
+pub use pitched::alloc as alloc_pitched;
+pub use semaphore::{ExternalSemaphore, signal, wait};
+
+use crate::LevelZero;
+use crate::device::Device;
+use external::LinearMap;
+use handle::{HandleKey, ImageHandle};
+use memory::ImageMemory;
+
+type OfContext = Object<Context<LevelZero>>;
+
+/// What a context has given out.
+#[derive(Default)]
+pub struct Bindless {
+    handles: Mutex<BTreeMap<HandleKey, ImageHandle>, { rank::LEAF }>,
+    /// Image memory by its handle.
+    memory: Mutex<BTreeMap<usize, Arc<ImageMemory>>, { rank::LEAF }>,
+    /// Mappings of imported memory by their addresses.
+    linear: Mutex<BTreeMap<usize, LinearMap>, { rank::LEAF }>,
+}
+
+fn bindless(this: &OfContext) -> &Bindless {
+    &this.domain().state().bindless
+}
+
+/// `INVALID_DEVICE` unless an object of one device is used for the same device.
+fn check_home(own: &Device, device: &Device) -> Result<()> {
+    ensure(own.raw() == device.raw(), UR_RESULT_ERROR_INVALID_DEVICE)
+}

@@ -1,0 +1,193 @@
+//! Semaphores of another interface: imports, and the commands of queues on them.
+
+use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::ptr::{from_ref, null_mut};
+use std::sync::Arc;
+
+use ur::abi::*;
+use ur::hal;
+use ur::object::{Body, Error, Handles, Kind, Object, OutHandle, Result, ensure};
+use ur::stream::{Event, Queue, Work};
+
+use super::external::descriptor;
+use super::{OfContext, check_home};
+use crate::LevelZero;
+use crate::context::NativeContext;
+use crate::device::Device;
+use crate::exec::{List, Native};
+use crate::lz::*;
+
+/// An imported semaphore. Commands on it keep it.
+pub struct ExternalSemaphore {
+    own: Arc<Imported>,
+}
+
+struct Imported {
+    context: Arc<NativeContext>,
+    device: Arc<Object<Device>>,
+    calls: ExternalSemaphores,
+    raw: ze_external_semaphore_ext_handle_t,
+    /// The caller's, which the driver leaves open.
+    _file: OwnedFd,
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        if self.context.api.is_torn_down() {
+            return;
+        }
+        // SAFETY: imported by `ExternalSemaphore::import`, and no command uses it.
+        let code = unsafe { (self.calls.release)(self.raw) };
+        if let Err(error) = check(code, "zeDeviceReleaseExternalSemaphoreExt") {
+            log::error!("a semaphore is not released: {:?}", error.code());
+        }
+    }
+}
+
+impl Body for ExternalSemaphore {
+    const KIND: Kind = Kind::ExternalSemaphore;
+}
+
+impl hal::ExternalSemaphore<LevelZero> for ExternalSemaphore {}
+
+/// The kinds of descriptors, each with the driver's.
+const KINDS: [(
+    ur_exp_external_semaphore_type_t,
+    ze_external_semaphore_ext_flag_t,
+); 2] = [
+    (
+        UR_EXP_EXTERNAL_SEMAPHORE_TYPE_OPAQUE_FD,
+        ZE_EXTERNAL_SEMAPHORE_EXT_FLAG_OPAQUE_FD,
+    ),
+    (
+        UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD,
+        ZE_EXTERNAL_SEMAPHORE_EXT_FLAG_VK_TIMELINE_SEMAPHORE_FD,
+    ),
+];
+
+impl ExternalSemaphore {
+    /// `urBindlessImagesImportExternalSemaphoreExp`. This takes the file descriptor over if it succeeds.
+    ///
+    /// `INVALID_VALUE` without a descriptor, `UNSUPPORTED_FEATURE` for handles of other systems.
+    pub fn import(
+        this: &OfContext,
+        device: &Object<Device>,
+        kind: ur_exp_external_semaphore_type_t,
+        desc: &ur_exp_external_semaphore_desc_t,
+    ) -> Result<Arc<Object<Self>>> {
+        this.check_device(device)?;
+        let calls = device.external_semaphores().ok_or(Error::unsupported())?;
+        let known = KINDS.iter().find(|(own, _)| *own == kind);
+        let (_, native) = known.ok_or(Error::unsupported())?;
+        let file = ze_external_semaphore_fd_ext_desc_t {
+            fd: descriptor(desc.pNext)?,
+            ..Default::default()
+        };
+        let what = ze_external_semaphore_ext_desc_t {
+            pNext: from_ref(&file).cast(),
+            flags: *native,
+            ..Default::default()
+        };
+        let mut raw = ze_external_semaphore_ext_handle_t::NULL;
+        // SAFETY: the description has its tag, its chain lasts for the call, and there is room for the handle.
+        let code = unsafe { (calls.import)(device.raw(), &what, &mut raw) };
+        check(code, "zeDeviceImportExternalSemaphoreExt")?;
+        let own = Arc::new(Imported {
+            context: Arc::clone(&this.domain().state().native),
+            device: device.arc(),
+            calls,
+            raw,
+            // SAFETY: an open descriptor, which the caller hands over with the success of this call.
+            _file: unsafe { OwnedFd::from_raw_fd(file.fd) },
+        });
+        Ok(hal::new::<LevelZero, _>(Self { own }))
+    }
+
+    /// `urBindlessImagesReleaseExternalSemaphoreExp`
+    pub fn end(this: &OfContext, device: &Object<Device>, own: &Object<Self>) -> Result<()> {
+        this.check_device(device)?;
+        check_home(&own.own.device, device)?;
+        own.release()
+    }
+}
+
+/// The number that a semaphore counts to. A binary one has none.
+fn counted((has_value, value): (bool, u64)) -> u64 {
+    if has_value { value } else { 0 }
+}
+
+type Waits<'a> = Handles<'a, Event<LevelZero>>;
+type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
+
+/// Enqueues a command on a semaphore. `INVALID_VALUE` for a queue of another device.
+fn enqueue(
+    this: &Object<Queue<LevelZero>>,
+    semaphore: &Object<ExternalSemaphore>,
+    command: ur_command_t,
+    (waits, event): (Waits<'_>, EventOut<'_>),
+    run: impl Fn(&Imported, &List) -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    let own = Arc::clone(&semaphore.own);
+    let same = own.device.raw() == this.device().raw();
+    ensure(same, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let call = Native::call(move |list| run(&own, list));
+    Queue::enqueue(this, command, waits, Work::Native(call), event, false)
+}
+
+/// `urBindlessImagesWaitExternalSemaphoreExp`
+pub fn wait(
+    this: &Object<Queue<LevelZero>>,
+    semaphore: &Object<ExternalSemaphore>,
+    value: (bool, u64),
+    waits: Waits<'_>,
+    event: EventOut<'_>,
+) -> Result<()> {
+    let value = counted(value);
+    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP;
+    enqueue(
+        this,
+        semaphore,
+        command,
+        (waits, event),
+        move |own, list| {
+            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+            let mut how = ze_external_semaphore_wait_params_ext_t {
+                value,
+                ..Default::default()
+            };
+            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+            let code =
+                unsafe { (own.calls.wait)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+            check(code, "zeCommandListAppendWaitExternalSemaphoreExt")
+        },
+    )
+}
+
+/// `urBindlessImagesSignalExternalSemaphoreExp`
+pub fn signal(
+    this: &Object<Queue<LevelZero>>,
+    semaphore: &Object<ExternalSemaphore>,
+    value: (bool, u64),
+    waits: Waits<'_>,
+    event: EventOut<'_>,
+) -> Result<()> {
+    let value = counted(value);
+    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP;
+    enqueue(
+        this,
+        semaphore,
+        command,
+        (waits, event),
+        move |own, list| {
+            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+            let mut how = ze_external_semaphore_signal_params_ext_t {
+                value,
+                ..Default::default()
+            };
+            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+            let code =
+                unsafe { (own.calls.signal)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+            check(code, "zeCommandListAppendSignalExternalSemaphoreExt")
+        },
+    )
+}
