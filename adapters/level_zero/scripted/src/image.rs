@@ -27,11 +27,10 @@ impl Uses {
         Using(self.clone())
     }
 
-    /// The interface forbids to destroy what a command uses.
-    fn check_over(&self, kind: &str) {
-        // A lost device uses nothing.
-        if self.0.load(Ordering::Acquire) > 0 && !script::is_lost() {
-            script::broken(format!("a {kind} is destroyed in use"));
+    /// The interface forbids to destroy what a command uses. Those of a lost device use nothing.
+    fn check_over(&self, kind: &str, device: usize) {
+        if self.0.load(Ordering::Acquire) > 0 && script::device_present(device).is_ok() {
+            script::broken(format!("a destroyed {kind} is in use"));
         }
     }
 }
@@ -447,7 +446,8 @@ entries! {
     }
 
     fn zeImageDestroy(image: ze_image_handle_t) {
-        IMAGES.remove(image.0)?.uses.check_over("image");
+        let image = IMAGES.remove(image.0)?;
+        image.uses.check_over("image", image.device);
         Ok(())
     }
 
@@ -468,7 +468,8 @@ entries! {
     }
 
     fn zeSamplerDestroy(sampler: ze_sampler_handle_t) {
-        SAMPLERS.remove(sampler.0)?.uses.check_over("sampler");
+        let sampler = SAMPLERS.remove(sampler.0)?;
+        sampler.uses.check_over("sampler", sampler.device);
         Ok(())
     }
 }

@@ -25,6 +25,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeKernelSetArgumentValue", "a recorded launch is then submitted alone"),
     ("zeKernelSetGroupSize", "a recorded launch is then submitted alone"),
     ("zeMemGetAllocProperties", "recorded commands are then submitted one by one"),
+    ("zeCommandListAppendImageCopyToMemory", "the last release of an image over host memory has no result"),
     ("zeCommandListAppendMemoryPrefetch", "a hint"),
     ("zeCommandListAppendMemAdvise", "a hint"),
     ("zexDriverImportExternalPointer", "an import is a hint"),
