@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, case, devices, ur};
-use super::faults::LOST;
+use super::faults::{LOST, UNKNOWN};
 use super::workload::{self, SIZE, host};
 
 /// Calls at which the device is lost, of all that the workload makes.
@@ -290,4 +290,39 @@ fn one_lost(driver: &FakeDriver, by: By, is_open: bool) {
     }
     ok(ur!(Adapter.pfnRelease(adapter)));
     driver.check_end(&what);
+}
+
+/// A list that waits for the host for ever, since the driver refuses to signal its event, is an error of its waits.
+#[test]
+fn a_list_that_the_host_cannot_release() {
+    alone("tests::lost::a_list_that_the_host_cannot_release", || {
+        let driver = FakeDriver::open();
+        let adapter = adapter();
+        let device = devices(adapter)[0];
+        let own = Own::new(context(&[device]), device, true);
+        let (open, gate) = channel::<()>();
+        let mut opened = null_mut();
+        ok(ur!(EnqueueExp.pfnHostTaskExp(
+            own.queue,
+            Some(until_opened),
+            (&raw const gate).cast_mut().cast(),
+            null(),
+            0,
+            null(),
+            &mut opened
+        )));
+        let late = own.fill(25, 1, Some(opened));
+        driver.fail_each("zeEventHostSignal", UNKNOWN.0);
+        drop(open);
+        for _ in 0..2 {
+            let code = ur!(Event.pfnWait(1, &late));
+            assert_eq!(code, UR_RESULT_ERROR_DEVICE_LOST);
+        }
+        assert_eq!(ur!(Queue.pfnFinish(own.queue)), UR_RESULT_ERROR_DEVICE_LOST);
+        [opened, late]
+            .iter()
+            .for_each(|event| ok(ur!(Event.pfnRelease(*event))));
+        own.release();
+        ok(ur!(Adapter.pfnRelease(adapter)));
+    });
 }
