@@ -254,7 +254,15 @@ impl State {
 
 impl Drop for Places {
     fn drop(&mut self) {
-        if let Some(start) = self.state.get_mut().staging {
+        let state = self.state.get_mut();
+        // A copy to host memory that was not submitted whole has no command behind it that was waited for.
+        for lane in state.places.iter().filter_map(|place| place.lane.as_ref()) {
+            let over = stream::Stream::record(&**lane.stream()).and_then(|event| event.block());
+            if let Err(error) = over {
+                log::debug!("a copy of an image may still run: {:?}", error.code());
+            }
+        }
+        if let Some(start) = state.staging {
             exec::free(&self.context, start);
         }
     }
