@@ -221,7 +221,7 @@ entries! {
             flags,
             subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
-            maxMemAllocSize: max_alloc_bytes(),
+            maxMemAllocSize: max_alloc_bytes().min(own_memory_bytes(device)?),
             maxHardwareContexts: 64,
             numThreadsPerEU: 8,
             physicalEUSimdWidth: 16,
