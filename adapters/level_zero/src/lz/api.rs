@@ -133,6 +133,7 @@ ur::dl::symbols! {
             zeExecutableGraphDestroyExt: pfn::zeExecutableGraphDestroyExt,
             zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
             zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zeDeviceGetRootDevice: pfn::zeDeviceGetRootDevice,
             zesInit: pfn::zesInit,
             zesDriverGet: pfn::zesDriverGet,
             zesDriverGetDeviceByUuidExp: pfn::zesDriverGetDeviceByUuidExp,
