@@ -247,7 +247,8 @@ impl Api {
                 None
             }
             Err(error) => {
-                log::info!("no Level Zero: {:?}", error.code());
+                let code = error.code();
+                log::info!("no Level Zero: no driver of a GPU that this user may open ({code:?})");
                 None
             }
         }
