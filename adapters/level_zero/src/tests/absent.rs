@@ -21,8 +21,6 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("zexDriverReleaseImportedPointer", &["registration"]),
     // A driver that names the extension and lacks its function.
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
-    ("zeCommandListAppendImageCopyToMemoryExt by the driver", &["images"]),
-    ("zeCommandListAppendImageCopyFromMemoryExt by the driver", &["images"]),
     ("zeImageViewCreateExt", &["bindless images", "pitched memory"]),
     ("zeImageGetDeviceOffsetExp", &["bindless images", "pitched memory"]),
     ("ZE_experimental_bindless_image", &["bindless images", "pitched memory"]),
@@ -52,7 +50,6 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_device_ip_version",
     "ZE_extension_eu_count",
     "ZE_extension_external_semaphores",
-    "ZE_extension_image_copy",
     "ZE_extension_image_format_support",
     "ZE_extension_kernel_max_group_size_properties",
 ];

@@ -7,8 +7,8 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::spirv;
 use super::workload::{
-    self, Null, Place, Steps, enqueue, finish, host, make, queue, read, release, release_queues,
-    step, wait,
+    self, Null, Place, SIZE, Steps, enqueue, finish, host, make, queue, read, release,
+    release_queues, step, wait,
 };
 
 /// Pixels along both axes of the images here, four bytes each.
