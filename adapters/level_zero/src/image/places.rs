@@ -163,7 +163,7 @@ impl Places {
 
     /// Copies the image to a place from another one.
     fn fetch(&self, state: &mut State, lane: &Stream, (me, from): (usize, usize)) -> Result<()> {
-        let (memory, filled) = self.stage(state, lane, from)?;
+        let (memory, filled) = self.copy_to_host(state, lane, from)?;
         stream::Stream::wait(lane, &filled)?;
         let native = self.placed(me)?;
         transfer(
@@ -181,7 +181,7 @@ impl Places {
 
     /// Copies a place's image to host memory, behind what a lane has been given so far, unless that is current. Returns
     /// the memory, and the end of the copy.
-    fn stage(
+    fn copy_to_host(
         &self,
         state: &mut State,
         lane: &Stream,
