@@ -919,7 +919,7 @@ fn image_over_host_on_both(fixture: &Fixture) -> Done {
     drop(image);
     let got = &memory.host::<u8>()[..12];
     let want = [100, 100, 100, 100, 101, 101, 101, 101, 7, 7, 7, 7];
-    check_items!(got.to_vec(), want, "the host's memory");
+    check_items!(got.iter().copied(), want, "the host's memory");
     Ok(())
 }
 
