@@ -27,9 +27,10 @@ impl Uses {
         Using(self.clone())
     }
 
-    /// The interface forbids to destroy what a command uses.
-    fn check_over(&self, kind: &str) {
-        if self.0.load(Ordering::Acquire) > 0 {
+    /// The interface forbids to destroy what a command uses. Those of a lost device run no more.
+    fn check_over(&self, kind: &str, device: usize) {
+        let runs = script::device_present(device).is_ok();
+        if runs && self.0.load(Ordering::Acquire) > 0 {
             script::broken(format!("a {kind} is destroyed in use"));
         }
     }
@@ -446,7 +447,8 @@ entries! {
     }
 
     fn zeImageDestroy(image: ze_image_handle_t) {
-        IMAGES.remove(image.0)?.uses.check_over("image");
+        let own = IMAGES.remove(image.0)?;
+        own.uses.check_over("image", own.device);
         Ok(())
     }
 
@@ -467,7 +469,8 @@ entries! {
     }
 
     fn zeSamplerDestroy(sampler: ze_sampler_handle_t) {
-        SAMPLERS.remove(sampler.0)?.uses.check_over("sampler");
+        let own = SAMPLERS.remove(sampler.0)?;
+        own.uses.check_over("sampler", own.device);
         Ok(())
     }
 }

@@ -173,13 +173,10 @@ fn on_lane(
 ) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
-    let ran = submit(&lane).and_then(|()| wait());
-    ran.inspect_err(|_| {
-        // What was submitted may still run, and its memory is freed next.
-        if let Err(error) = wait() {
-            log::error!("commands may still run: {:?}", error.code());
-        }
-    })
+    let submitted = submit(&lane);
+    // A failed wait is tried again, as what may still run uses memory that is freed next.
+    let waited = wait().or_else(|_| wait());
+    submitted.and(waited)
 }
 
 /// The bytes from an address to the end of its allocation.

@@ -133,6 +133,7 @@ ur::dl::symbols! {
             zeExecutableGraphDestroyExt: pfn::zeExecutableGraphDestroyExt,
             zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
             zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zeDeviceGetRootDevice: pfn::zeDeviceGetRootDevice,
             zesInit: pfn::zesInit,
             zesDriverGet: pfn::zesDriverGet,
             zesDriverGetDeviceByUuidExp: pfn::zesDriverGetDeviceByUuidExp,
@@ -187,7 +188,7 @@ type Descriptors = (
     pfn::zeMemGetIpcHandleFromFileDescriptorExp,
 );
 
-/// The functions that make an image's handle: all of them, or none.
+/// The functions that make an image's handle: those of bindless images are all there, or none.
 #[derive(Clone, Copy)]
 pub struct BindlessImages {
     pub view: pfn::zeImageViewCreateExt,
@@ -202,6 +203,8 @@ impl Api {
     }
 
     pub fn bindless_images(&self) -> Option<BindlessImages> {
+        // Images over linear memory need its pitch.
+        self.zeMemGetPitchFor2dImage?;
         Some(BindlessImages {
             view: self.zeImageViewCreateExt?,
             offset: self.zeImageGetDeviceOffsetExp?,
@@ -244,7 +247,8 @@ impl Api {
                 None
             }
             Err(error) => {
-                log::info!("no Level Zero: {:?}", error.code());
+                let code = error.code();
+                log::info!("no Level Zero: no driver of a GPU that this user may open ({code:?})");
                 None
             }
         }
