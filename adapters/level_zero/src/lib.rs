@@ -2,9 +2,9 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
 //! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
-//! lanes, events and memory (`exec`), native lists and events (`interop`), bindless images with memory and semaphores of
-//! other interfaces (`bindless`), memory and events of several processes (`sharing`), and the bridge from the stream
-//! engine (`driver`, `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`.
+//! lanes, events and memory (`exec`), and native lists and events (`interop`). `bindless` has bindless images with memory
+//! and semaphores of other interfaces, `sharing` memory and events of several processes. `driver` and `hooks` are the
+//! bridge from the stream engine. `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`.
 //! Must never know a loader of Unified
 //! Runtime or another adapter.
 //!

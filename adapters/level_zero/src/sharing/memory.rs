@@ -41,17 +41,19 @@ impl Handle {
 
     /// A new descriptor of the allocation.
     fn descriptor(&self) -> Result<OwnedFd> {
-        let number = match self.context.api.descriptors() {
-            Some((of_handle, _)) => {
-                let mut number = 0;
-                // SAFETY: a live handle, and room for the number.
-                let code = unsafe { of_handle(self.context.raw, self.raw, &mut number) };
+        let mut number = 0;
+        let asked = self.context.api.descriptors().map(|(of_handle, _)| {
+            // SAFETY: a live handle, and room for the number.
+            unsafe { of_handle(self.context.raw, self.raw, &mut number) }
+        });
+        duplicate(match asked {
+            // A new loader has the functions for an old driver, too.
+            None | Some(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) => exec::descriptor_of(&self.raw.data),
+            Some(code) => {
                 check(code, "zeMemGetFileDescriptorFromIpcHandleExp")?;
                 c_int::try_from(number).unwrap_or(-1)
             }
-            None => exec::descriptor_of(&self.raw.data),
-        };
-        duplicate(number)
+        })
     }
 }
 
@@ -81,15 +83,16 @@ impl OpenedMemory {
         let api = context.api;
         let number = file.as_raw_fd();
         let mut handle = ze_ipc_mem_handle_t::default();
-        match api.descriptors() {
-            Some((_, of_descriptor)) => {
-                // SAFETY: an open descriptor, and room for the handle.
-                let code = unsafe {
-                    of_descriptor(context.raw, u64::from(number.unsigned_abs()), &mut handle)
-                };
-                check(code, "zeMemGetIpcHandleFromFileDescriptorExp")?;
+        let made = api.descriptors().map(|(_, of_descriptor)| {
+            let number = u64::from(number.unsigned_abs());
+            // SAFETY: an open descriptor, and room for the handle.
+            unsafe { of_descriptor(context.raw, number, &mut handle) }
+        });
+        match made {
+            None | Some(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) => {
+                exec::set_descriptor(&mut handle.data, number);
             }
-            None => exec::set_descriptor(&mut handle.data, number),
+            Some(code) => check(code, "zeMemGetIpcHandleFromFileDescriptorExp")?,
         }
         let mut start = null_mut();
         // SAFETY: a handle of this process, and room for the address.

@@ -19,9 +19,10 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("ZE_experimental_module_program", &["programs"]),
     ("zexDriverImportExternalPointer", &["registration"]),
     ("zexDriverReleaseImportedPointer", &["registration"]),
-    ("all", &["kernels", "registration"]),
     // A driver that names the extension and lacks its function.
-    ("all by the driver", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores"]),
+    ("all by the driver", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores", "processes"]),
+    ("all", &["kernels", "registration"]),
+    ("zePhysicalMemGetProperties by the driver", &["processes"]),
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
     ("zeImageViewCreateExt by the driver", &["bindless images"]),
     ("zeImageGetDeviceOffsetExp by the driver", &["bindless images", "pitched memory"]),

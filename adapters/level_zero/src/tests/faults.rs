@@ -35,6 +35,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeCommandListAppendMemoryPrefetch", "a hint"),
     ("zeCommandListAppendMemAdvise", "a hint"),
     ("zexDriverImportExternalPointer", "an import is a hint"),
+    ("zeDeviceCanAccessPeer", "a buffer's copies then go through host memory"),
     ("zeDeviceGetStatus", "any error but the loss says nothing of the device"),
     ("zeEventQueryStatus", "an event is then not used again"),
     ("zeEventHostSignal", "it is tried again"),
@@ -49,7 +50,7 @@ const SILENT: &[(&str, &str)] = &[
 
 /// Functions that free: what they could not free stays.
 fn frees(name: &str) -> bool {
-    ["Destroy", "Free", "Unmap", "Release"]
+    ["Destroy", "Free", "Unmap", "Release", "CloseIpc", "PutIpc"]
         .iter()
         .any(|part| name.contains(part))
 }
@@ -214,6 +215,13 @@ fn each_call_runs_out_of_memory_on_an_old_driver() {
 #[test]
 fn each_call_runs_out_of_memory() {
     each_call_fails_with("tests::faults::each_call_runs_out_of_memory", &[], MEMORY);
+}
+
+/// Copies between devices go through host memory.
+#[test]
+fn each_call_runs_out_of_memory_without_peers() {
+    let name = "tests::faults::each_call_runs_out_of_memory_without_peers";
+    each_call_fails_with(name, &[("SCRIPTED_LEVEL_ZERO_PEERS", "0")], MEMORY);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! use host memory that lives as long as the process, as a command whose wait failed may still run.
 
 use std::ffi::c_void;
+use std::os::fd::FromRawFd as _;
 use std::ptr::{null, null_mut};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -177,6 +178,7 @@ const PARTS: &[(&str, Part)] = &[
     ("host tasks", with_host_tasks),
     ("native handles", with_native_handles),
     ("registration", with_registration),
+    ("processes", between_processes),
     ("batches", in_batches),
     ("two devices", on_two_devices),
     ("bindless images", bindless::with_images),
@@ -301,7 +303,8 @@ fn on_devices(steps: &mut Steps, place: &Place) {
             null_mut()
         )
     );
-    steps.expect("access to the other device", || access == 1);
+    let peers = i32::from(std::env::var_os("SCRIPTED_LEVEL_ZERO_PEERS").is_none());
+    steps.expect("access to the other device", || access == peers);
     if step!(steps, UsmP2PExp.pfnEnablePeerAccessExp(one, two)) {
         step!(steps, UsmP2PExp.pfnDisablePeerAccessExp(one, two));
     }
@@ -1348,6 +1351,23 @@ fn on_two_devices(steps: &mut Steps, place: &Place) {
             steps.expect("a buffer of two devices", || all_are(to, SIZE, 13));
         }
         release(steps, &[filled, copied]);
+        // Foreign code may write on a device, whose copy is then the only current one.
+        for (device, queue) in [(second, one), (first, two)] {
+            let native = make!(steps, Mem.pfnGetNativeHandle(buffer, device));
+            let at: *mut c_void = std::ptr::with_exposed_provenance_mut(native);
+            if !at.is_null() {
+                steps.expect("the copy of a device", || all_are(at, SIZE, 13));
+            }
+            let copied = enqueue!(
+                steps,
+                &[],
+                Enqueue.pfnMemBufferRead(queue, buffer, false as _, 0, SIZE, to)
+            );
+            if wait(steps, copied) {
+                steps.expect("a buffer that moved", || all_are(to, SIZE, 13));
+            }
+            release(steps, &[copied]);
+        }
         finish(steps, &[one, two]);
     }
     if !buffer.is_null() {
@@ -1355,4 +1375,191 @@ fn on_two_devices(steps: &mut Steps, place: &Place) {
     }
     release_queues(steps, &[one, two]);
     step!(steps, Context.pfnRelease(context));
+}
+
+/// Whether the device says that it can.
+fn has(steps: &mut Steps, place: &Place, what: ur_device_info_t) -> bool {
+    let (mut answer, bytes) = (0_u8, size_of::<u8>());
+    let to = (&raw mut answer).cast();
+    let none = null_mut();
+    step!(
+        steps,
+        Device.pfnGetInfo(place.device, what, bytes, to, none)
+    ) && answer != 0
+}
+
+/// What other processes open, opened by this one, and exportable memory.
+fn between_processes(steps: &mut Steps, place: &Place) {
+    if has(steps, place, UR_DEVICE_INFO_IPC_MEMORY_SUPPORT_EXP) {
+        shared_memory(steps, place);
+    }
+    if has(steps, place, UR_DEVICE_INFO_IPC_PHYSICAL_MEMORY_SUPPORT_EXP) {
+        shared_physical_memory(steps, place);
+    }
+    if has(steps, place, UR_DEVICE_INFO_IPC_EVENT_SUPPORT_EXP) {
+        shared_event(steps, place);
+    }
+    let exports = UR_DEVICE_INFO_MEMORY_EXPORT_EXPORTABLE_DEVICE_MEM_EXP;
+    if has(steps, place, exports) {
+        exportable_memory(steps, place);
+    }
+}
+
+/// Fills memory with a byte and waits. False if that failed.
+fn fill(steps: &mut Steps, place: &Place, memory: *mut c_void, byte: u8) -> bool {
+    let from = host(22);
+    // SAFETY: memory of the test's.
+    unsafe { from.write(byte) };
+    let filled = enqueue!(
+        steps,
+        &[],
+        Enqueue.pfnUSMFill(place.one, memory, 1, from.cast(), SIZE)
+    );
+    let is_filled = wait(steps, filled);
+    release(steps, &[filled]);
+    is_filled
+}
+
+fn shared_memory(steps: &mut Steps, place: &Place) {
+    let (context, device) = (place.context, place.device);
+    let none = null_mut();
+    let memory = make!(
+        steps,
+        USM.pfnDeviceAlloc(context, device, null(), none, SIZE)
+    );
+    if memory.is_null() {
+        return;
+    }
+    let (mut data, mut size) = (null_mut(), 0);
+    if fill(steps, place, memory, 3)
+        && step!(
+            steps,
+            IPCExp.pfnGetMemHandleExp(context, memory, &mut data, &mut size)
+        )
+    {
+        let opened = make!(
+            steps,
+            IPCExp.pfnOpenMemHandleExp(context, device, data, size)
+        );
+        if !opened.is_null() {
+            // The driver's memory is the host's.
+            steps.expect("opened memory", || all_are(opened, SIZE, 3));
+            if fill(steps, place, opened, 4) {
+                steps.expect("memory behind it", || all_are(memory, SIZE, 4));
+            }
+            finish(steps, &[place.one]);
+            step!(steps, IPCExp.pfnCloseMemHandleExp(context, opened));
+        }
+        step!(steps, IPCExp.pfnPutMemHandleExp(context, data));
+    }
+    finish(steps, &[place.one]);
+    free(steps, context, &[memory]);
+}
+
+fn shared_physical_memory(steps: &mut Steps, place: &Place) {
+    let (context, device) = (place.context, place.device);
+    let (mut page, bytes) = (0_usize, size_of::<usize>());
+    let what = UR_VIRTUAL_MEM_GRANULARITY_INFO_MINIMUM;
+    let to = (&raw mut page).cast();
+    let none = null_mut();
+    let known = step!(
+        steps,
+        VirtualMem.pfnGranularityGetInfo(context, device, 1, what, bytes, to, none)
+    );
+    if !known {
+        return;
+    }
+    let properties = ur_physical_mem_properties_t {
+        flags: UR_PHYSICAL_MEM_FLAG_ENABLE_IPC,
+        ..Default::default()
+    };
+    let memory = make!(
+        steps,
+        PhysicalMem.pfnCreate(context, device, page, &properties)
+    );
+    if memory.is_null() {
+        return;
+    }
+    let (mut data, mut size) = (null_mut(), 0);
+    if step!(
+        steps,
+        IPCExp.pfnGetPhysMemHandleExp(context, memory, &mut data, &mut size)
+    ) {
+        let opened = make!(
+            steps,
+            IPCExp.pfnOpenPhysMemHandleExp(context, device, data, size)
+        );
+        if !opened.is_null() {
+            step!(steps, IPCExp.pfnClosePhysMemHandleExp(context, opened));
+        }
+        step!(steps, IPCExp.pfnPutPhysMemHandleExp(context, data));
+    }
+    step!(steps, PhysicalMem.pfnRelease(memory));
+}
+
+fn shared_event(steps: &mut Steps, place: &Place) {
+    let (context, device, queue) = (place.context, place.device, place.one);
+    let desc = ur_exp_event_desc_t {
+        flags: UR_EXP_EVENT_FLAG_IPC_EXP,
+        ..Default::default()
+    };
+    let own = make!(steps, EventExp.pfnCreateExp(context, device, &desc));
+    if own.is_null() {
+        return;
+    }
+    let (mut data, mut size) = (null_mut(), 0);
+    if step!(
+        steps,
+        IPCExp.pfnGetEventHandleExp(own, &mut data, &mut size)
+    ) {
+        let opened = make!(steps, IPCExp.pfnOpenEventHandleExp(context, data, size));
+        let mut signalled = own;
+        let barrier = step!(
+            steps,
+            Enqueue.pfnEventsWaitWithBarrierExt(queue, null(), 0, null(), &mut signalled)
+        );
+        if barrier && wait(steps, opened) {
+            let (byte, to) = (host(23), host(24).cast());
+            // SAFETY: memory of the test's.
+            unsafe { byte.write(9) };
+            let copied = enqueue!(
+                steps,
+                &[opened],
+                Enqueue.pfnUSMMemcpy(place.two, false as _, to, byte.cast(), 1)
+            );
+            if wait(steps, copied) {
+                steps.expect("a copy behind the event", || all_are(to, 1, 9));
+            }
+            release(steps, &[copied]);
+        }
+        finish(steps, &[queue, place.two]);
+        release(steps, &[opened]);
+        step!(steps, IPCExp.pfnPutEventHandleExp(context, data));
+    }
+    release(steps, &[own]);
+}
+
+fn exportable_memory(steps: &mut Steps, place: &Place) {
+    let (context, device) = (place.context, place.device);
+    let kind = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+    let memory = make!(
+        steps,
+        MemoryExportExp.pfnAllocExportableMemoryExp(context, device, 0, SIZE, kind)
+    );
+    if memory.is_null() {
+        return;
+    }
+    let mut number = -1_i32;
+    let to = (&raw mut number).cast();
+    if step!(
+        steps,
+        MemoryExportExp.pfnExportMemoryHandleExp(context, device, kind, memory, to)
+    ) {
+        // SAFETY: exported just now, for the caller.
+        drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(number) });
+    }
+    step!(
+        steps,
+        MemoryExportExp.pfnFreeExportableMemoryExp(context, device, memory)
+    );
 }
