@@ -1,7 +1,7 @@
 //! Cache of allocation extents: the bytes from an address to the end of its allocation.
 //!
-//! Each copy and fill checks its addresses, mostly near those of earlier commands. An entry serves its page, from its
-//! address on, and is valid while no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). Each thread has a cache, so
+//! Each copy and fill checks its addresses, mostly near those of earlier commands. An entry serves addresses from
+//! its own on that share its slot, and is valid while no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). Each thread has a cache, so
 //! a lookup takes no lock. An entry also has the device whose command used the address last, since devices of
 //! one context may not access each other's memory. `UR_POOL_EXTENT_CACHE=0` turns the cache off: each check
 //! then asks the pools.
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const SLOTS: usize = 64;
 /// Bytes of memory that share a slot. Memory of pools and other memory do not share so many, aligned.
-const PAGE: usize = 4096;
+const SPAN: usize = 256;
 
 /// One entry.
 #[derive(Clone, Copy)]
@@ -22,6 +22,15 @@ struct CachedExtent {
     bytes: usize,
     /// The address of a device that accesses the memory; 0 if none is known to.
     device: usize,
+}
+
+impl CachedExtent {
+    #[inline(always)]
+    fn covers(&self, now: u64, addr: usize, bytes: usize) -> bool {
+        let end = addr.wrapping_sub(self.addr).saturating_add(bytes);
+        let is_near = addr ^ self.addr < SPAN;
+        self.since == now && is_near && end <= self.bytes
+    }
 }
 
 const NONE: CachedExtent = CachedExtent {
@@ -36,10 +45,10 @@ thread_local! {
     static EXTENTS: [Cell<CachedExtent>; SLOTS] = const { [const { Cell::new(NONE) }; SLOTS] };
 }
 
-/// Fibonacci hashing (Knuth, vol. 3, 6.4): pages at any power of two get different slots.
+/// Fibonacci hashing (Knuth, vol. 3, 6.4): spans at any power of two get different slots.
 #[inline(always)]
 fn slot(addr: usize) -> usize {
-    let hash = ((addr / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = ((addr / SPAN) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (64 - SLOTS.ilog2())) as usize
 }
 
@@ -70,10 +79,7 @@ fn all<const N: usize>(
         let mut all = true;
         for addr in addrs {
             let extent = extents[slot(addr)].get();
-            let end = addr.wrapping_sub(extent.addr).saturating_add(bytes);
-            let is_near = addr ^ extent.addr < PAGE;
-            let covers = extent.since == now && is_near && end <= extent.bytes;
-            all &= covers & suits(&extent);
+            all &= extent.covers(now, addr, bytes) & suits(&extent);
         }
         all
     })
@@ -87,7 +93,13 @@ pub fn insert(since: u64, addr: usize, bytes: usize) {
         bytes,
         device: 0,
     };
-    EXTENTS.with(|extents| extents[slot(addr)].set(extent));
+    EXTENTS.with(|extents| {
+        let cell = &extents[slot(addr)];
+        // The two ends of a copy may be in one allocation.
+        if !cell.get().covers(since, addr, bytes) {
+            cell.set(extent);
+        }
+    });
 }
 
 /// Records that a device accesses the memory at these addresses, where their extents are cached.
@@ -96,7 +108,7 @@ pub fn set_device<const N: usize, D>(device: &Arc<D>, addrs: [usize; N]) {
         for addr in addrs {
             let cell = &extents[slot(addr)];
             let extent = cell.get();
-            if addr ^ extent.addr < PAGE && addr >= extent.addr {
+            if extent.covers(extent.since, addr, 0) {
                 let device = address(device);
                 cell.set(CachedExtent { device, ..extent });
             }
@@ -122,9 +134,12 @@ mod tests {
         assert!(!covers(7, [4096 + 100], 1) && !covers(7, [4095], 1));
         assert!(!covers(7, [4097], usize::MAX));
         assert!(!covers(8, [4096], 100));
-        insert(7, 4096 + 50, 50);
-        assert!(!covers(7, [4096], 1) && covers(7, [4096 + 50], 50));
+        // Two allocations of one span, and two addresses of one allocation.
+        insert(7, 4096 + 100, 50);
+        assert!(!covers(7, [4096], 1) && covers(7, [4096 + 100], 50));
         insert(7, 4096, 100);
+        insert(7, 4096 + 10, 90);
+        assert!(covers(7, [4096, 4096 + 10], 90));
         insert(7, 8192, usize::MAX);
         assert!(covers(7, [4096, 8192], 100));
         assert!(
@@ -145,21 +160,21 @@ mod tests {
         assert!(!serves(7, &devices[1], [4096], 100) && covers(7, [4096], 100));
         set_device(&devices[1], [4096, 8192]);
         assert!(!serves(7, &devices[0], [4096], 100) && serves(7, &devices[1], [4096], 100));
-        insert(7, 4096, 100);
-        assert!(!serves(7, &devices[1], [4096], 100));
+        insert(8, 4096, 100);
+        assert!(!serves(8, &devices[1], [4096], 100));
     }
 
     #[test]
     fn addresses_that_share_a_place_do_not_answer_for_each_other() {
-        let at = |page: usize| page * PAGE;
-        (1..=1000).for_each(|page| insert(9, at(page), page));
-        let kept = (1..=1000).filter(|page| covers(9, [at(*page)], *page));
+        let at = |span: usize| span * SPAN;
+        (1..=1000).for_each(|span| insert(9, at(span), span));
+        let kept = (1..=1000).filter(|span| covers(9, [at(*span)], *span));
         let kept = kept.count();
         assert!((1..=SLOTS).contains(&kept), "{kept}");
-        assert!((1..1000).all(|page| !covers(9, [at(page)], page + 1)));
-        // Foreign memory has no end, and serves its page alone.
+        assert!((1..1000).all(|span| !covers(9, [at(span)], span + 1)));
+        // Foreign memory has no end, and serves its span alone.
         insert(9, at(1), usize::MAX);
         assert!(covers(9, [at(1) + 8], at(2)));
-        assert!((2..1000).all(|page| !covers(9, [at(page)], page + 1)));
+        assert!((2..1000).all(|span| !covers(9, [at(span)], span + 1)));
     }
 }

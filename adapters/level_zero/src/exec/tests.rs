@@ -479,3 +479,36 @@ fn a_lost_device_ends_waits_and_queries() {
         },
     );
 }
+
+/// Each variable in a process of its own, and none of them.
+#[test]
+fn variables_of_users_have_their_effect() {
+    const UNPOOLED: Variables = &[("UR_L0_DISABLE_USM_ALLOCATOR", "1")];
+    const SERIAL: Variables = &[("UR_L0_SERIALIZE", "2")];
+    const BARRIERS: Variables = &[("SYCL_PI_LEVEL_ZERO_USE_DRIVER_INORDER_LISTS", "0")];
+    let name = "variables_of_users_have_their_effect";
+    alone(name, &[USUAL, UNPOOLED, SERIAL, BARRIERS], || {
+        let is = |variables: Variables| std::env::var_os(variables[0].0).is_some();
+        let driver = Driver::open();
+        let fixture = Fixture::new();
+        let queue = fixture.queue(IN_ORDER);
+        let barriers = driver.calls("zeCommandListAppendBarrier", || {
+            release(fixture.fill(queue, &[]));
+            if is(SERIAL) {
+                // SAFETY: host memory with room for the word, which no command uses any more.
+                let word = unsafe { fixture.memory.cast::<u32>().read_volatile() };
+                assert_eq!(word, 7, "the fill is complete");
+            }
+        });
+        assert_eq!(barriers > 0, is(BARRIERS));
+        let freed = driver.calls("zeMemFree", || {
+            let mut memory = null_mut();
+            let (context, device) = (fixture.context, fixture.device);
+            good!(USM.pfnDeviceAlloc(context, device, null(), null_mut(), 4096, &mut memory));
+            good!(USM.pfnFree(context, memory));
+            good!(Queue.pfnFinish(queue));
+        });
+        assert_eq!(freed > 0, is(UNPOOLED));
+        fixture.end(&driver, &[queue]);
+    });
+}
