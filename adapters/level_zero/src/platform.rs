@@ -20,6 +20,10 @@ pub struct Platform {
     /// The extensions that the driver names.
     extensions: Vec<String>,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// What other processes can open.
+    pub ipc: ze_ipc_property_flags_t,
+    /// The cards of devices that are tiles.
+    composites: OnceLock<Vec<Arc<Object<Device>>>>,
     /// The functions that make host memory known; none where the driver has none.
     pub imports: Option<Imports>,
 }
@@ -62,6 +66,9 @@ impl Platform {
         let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native, None).ok();
         let devices: Vec<_> = natives.iter().filter_map(open).collect();
         devices.iter().for_each(Device::find_parts);
+        platform
+            .composites
+            .get_or_init(|| Device::find_composites(&devices));
         platform.devices.get_or_init(|| devices);
         (!platform.devices().is_empty()).then_some(platform)
     }
@@ -78,6 +85,9 @@ impl Platform {
             call!(api, zeDriverGetProperties(raw, &mut properties))?;
             call!(api, zeDriverGetApiVersion(raw, &mut interface))?;
         }
+        let mut ipc = ze_driver_ipc_properties_t::default();
+        // SAFETY: the answer has its tag and is writable.
+        let shares = unsafe { call!(api, zeDriverGetIpcProperties(raw, &mut ipc)) };
         let version = properties.driverVersion;
         Ok(Self {
             api,
@@ -85,6 +95,8 @@ impl Platform {
             version: Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff),
             extensions: extensions.iter().map(|one| text(&one.name)).collect(),
             devices: OnceLock::new(),
+            ipc: if shares.is_ok() { ipc.flags } else { 0 },
+            composites: OnceLock::new(),
             imports: Imports::find(api, raw),
         })
     }
@@ -103,6 +115,11 @@ impl Platform {
 
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
+    }
+
+    /// The cards of devices that are tiles, which are not listed.
+    pub fn composites(&self) -> &[Arc<Object<Device>>] {
+        self.composites.get().map_or(&[], Vec::as_slice)
     }
 
     /// The cards, or the tiles as cards.

@@ -9,6 +9,7 @@
 //! | `faults` | each call of the driver failing once, by its name |
 //! | `absent` | each optional function and extension absent |
 //! | `lost` | the device lost at any call, and one device of several |
+//! | `images` | images and samplers |
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
@@ -17,6 +18,7 @@ mod absent;
 mod bindless;
 mod fake_driver;
 mod faults;
+mod images;
 mod lost;
 mod random;
 mod reported;

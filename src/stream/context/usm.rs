@@ -132,12 +132,18 @@ impl<D: Driver> Context<D> {
         })
     }
 
+    /// Frees memory of a buffer, as [`Self::free_now`]. Nobody could be told of a failure.
+    pub fn free_buffer(&self, addr: usize) {
+        if let Err(error) = self.free_now(addr) {
+            log::error!("a buffer's memory is lost: {:?}", error.code());
+        }
+    }
+
     /// `urUSMFree`: the block is free once everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
-        domain.poll();
+        let everything = domain.poll_everything();
         let mut entry = Trace::get().map(|trace| trace.begin(None));
-        let everything = domain.everything();
         if let Some(found) = domain.memory.native(addr) {
             let freed = domain.free_native(found, addr as u64, everything);
             return ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT);

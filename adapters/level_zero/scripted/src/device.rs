@@ -90,6 +90,10 @@ pub fn place(device: ze_device_handle_t) -> Answer<(usize, Option<usize>)> {
     found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
 }
 
+fn are_peers() -> bool {
+    script::variable("PEERS").is_none_or(|value| value != "0")
+}
+
 /// The index of a device's card.
 pub fn index(device: ze_device_handle_t) -> Answer<usize> {
     place(device).map(|(card, _)| card)
@@ -100,6 +104,15 @@ pub fn own_memory_bytes(device: ze_device_handle_t) -> Answer<u64> {
     let (card, tile) = place(device)?;
     let parts = tile.map_or(1, |_| tiles(card).len());
     Ok(memory_bytes() / parts as u64)
+}
+
+/// The devices that the driver lists: cards, or their tiles.
+fn listed() -> Vec<ze_device_handle_t> {
+    let cards = 0..all().len();
+    match script::variable("COMBINED").is_some_and(|value| value == "1") {
+        true => cards.flat_map(tiles).copied().collect(),
+        false => all().to_vec(),
+    }
 }
 
 /// The UUID of a card, or of a tile.
@@ -162,7 +175,7 @@ const ANY_ACCESS: ze_memory_access_cap_flags_t = ZE_MEMORY_ACCESS_CAP_FLAG_RW
 entries! {
     fn zeDeviceGet(driver: ze_driver_handle_t, count: *mut u32, devices: *mut ze_device_handle_t) {
         driver::check(driver)?;
-        fill(count, devices, all(), |to, from| *to = *from)
+        fill(count, devices, &listed(), |to, from| *to = *from)
     }
 
     fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, parts: *mut ze_device_handle_t) {
@@ -217,7 +230,7 @@ entries! {
             flags,
             subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
-            maxMemAllocSize: max_alloc_bytes(),
+            maxMemAllocSize: max_alloc_bytes().min(own_memory_bytes(device)?),
             maxHardwareContexts: 64,
             numThreadsPerEU: 8,
             physicalEUSimdWidth: 16,
@@ -364,14 +377,16 @@ entries! {
         index(device)?;
         index(peer)?;
         given(out)?;
-        (*out).flags = ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS;
+        (*out).flags = match are_peers() {
+            true => ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS,
+            false => 0,
+        };
         Ok(())
     }
 
     fn zeDeviceCanAccessPeer(device: ze_device_handle_t, peer: ze_device_handle_t, out: *mut ze_bool_t) {
-        index(device)?;
-        index(peer)?;
-        put(out, 1)
+        let own = index(device)? == index(peer)?;
+        put(out, (own || are_peers()).into())
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {

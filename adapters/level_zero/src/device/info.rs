@@ -237,6 +237,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             }]),
         },
 
+        Is::ComponentDevices => {
+            let tiles = this.components().iter();
+            out.slice(&tiles.map(|tile| tile.handle()).collect::<Vec<_>>())
+        }
+        Is::CompositeDevice => out.handle(this.composite().map(|card| &**card)),
+
         // Units, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::GpuEuCount => out.value(this.units()),
         Is::NumComputeUnits => out.value(this.cores()),
@@ -448,15 +454,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
 
+        // Other processes.
+        Is::IpcMemorySupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_MEMORY)),
+        Is::IpcEventSupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL)),
+        Is::IpcPhysicalMemorySupportExp => out.boolean(this.physical_descriptor().is_some()),
+        Is::MemoryExportExportableDeviceMemExp => {
+            let kind = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+            out.boolean(crate::bindless::exports(this, kind).is_some())
+        }
+
         // Not supported, or not yet: the list is in docs/src/reference/level-zero.md.
         Is::BuildOnSubdevice
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::IpcEventSupportExp
-        | Is::MemoryExportExportableDeviceMemExp
         | Is::CommandBufferSubgraphSupportExp => out.boolean(false),
 
         ur::shared_device_info!() => shared_device_info(what, out),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, case, devices, ur};
-use super::faults::LOST;
+use super::faults::{LOST, UNKNOWN};
 use super::workload::{self, SIZE, host};
 
 /// Calls at which the device is lost, of all that the workload makes.
@@ -35,9 +35,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         let driver = FakeDriver::open();
         workload::play();
         driver.reset();
-        let whole = workload::play();
-        assert!(whole.is_whole());
-        assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
+        let known = workload::play().check_whole();
         let calls = driver.query().calls;
         let (mut problems, mut stays) = (Vec::new(), 0);
         for place in 0..PLACES {
@@ -46,7 +44,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
             case(&when);
             driver.fail_from(nth, LOST.0);
             let steps = workload::play();
-            let failed = steps.failed();
+            let failed = steps.failed_beside(&known);
             // The number of calls varies with the threads.
             let is_late = nth > calls - calls / 10;
             let strange = failed.iter().find(|(_, call, code)| !tells(call, *code));
@@ -66,9 +64,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         );
         // The process goes on with a device that is there again.
         driver.reset();
-        let whole = workload::play();
-        assert!(whole.is_whole());
-        assert_eq!((whole.failed(), whole.wrong), (vec![], vec![]));
+        assert_eq!(workload::play().check_whole(), known);
         driver.check_end("the device found again");
     });
 }
@@ -294,4 +290,39 @@ fn one_lost(driver: &FakeDriver, by: By, is_open: bool) {
     }
     ok(ur!(Adapter.pfnRelease(adapter)));
     driver.check_end(&what);
+}
+
+/// A list that waits for the host for ever, since the driver refuses to signal its event, is an error of its waits.
+#[test]
+fn a_list_that_the_host_cannot_release() {
+    alone("tests::lost::a_list_that_the_host_cannot_release", || {
+        let driver = FakeDriver::open();
+        let adapter = adapter();
+        let device = devices(adapter)[0];
+        let own = Own::new(context(&[device]), device, true);
+        let (open, gate) = channel::<()>();
+        let mut opened = null_mut();
+        ok(ur!(EnqueueExp.pfnHostTaskExp(
+            own.queue,
+            Some(until_opened),
+            (&raw const gate).cast_mut().cast(),
+            null(),
+            0,
+            null(),
+            &mut opened
+        )));
+        let late = own.fill(25, 1, Some(opened));
+        driver.fail_each("zeEventHostSignal", UNKNOWN.0);
+        drop(open);
+        for _ in 0..2 {
+            let code = ur!(Event.pfnWait(1, &late));
+            assert_eq!(code, UR_RESULT_ERROR_DEVICE_LOST);
+        }
+        assert_eq!(ur!(Queue.pfnFinish(own.queue)), UR_RESULT_ERROR_DEVICE_LOST);
+        [opened, late]
+            .iter()
+            .for_each(|event| ok(ur!(Event.pfnRelease(*event))));
+        own.release();
+        ok(ur!(Adapter.pfnRelease(adapter)));
+    });
 }

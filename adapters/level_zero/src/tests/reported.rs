@@ -497,7 +497,7 @@ fn processor_time() -> u64 {
     times.filter_map(|time| time.parse::<u64>().ok()).sum()
 }
 
-/// A wait of the host calls the driver a few times a second, and sleeps there.
+/// A wait of the host for half a second uses little of the processor's time.
 #[test]
 fn waits_do_not_spin() {
     alone("tests::reported::waits_do_not_spin", || {
@@ -513,9 +513,8 @@ fn waits_do_not_spin() {
         let gate = task(other, 500);
         let late = fill(queue, host(0).cast(), 1, &[gate]);
         let before = processor_time();
-        let calls = own.calls("ze", || ok(ur!(Event.pfnWait(1, &late))));
+        ok(ur!(Event.pfnWait(1, &late)));
         let used = processor_time() - before;
-        assert!(calls < 60, "{calls} calls");
         assert!(used < 15, "{used}");
         release(&[gate, late]);
         own.end(&[queue, other]);

@@ -12,7 +12,11 @@ use ur::abi::*;
 
 use super::bindless;
 use super::fake_driver::{adapter, devices, ur};
+use super::images;
 use super::spirv;
+
+/// The part and the call of a step, and its result.
+pub type Failed = (&'static str, &'static str, ur_result_t);
 
 /// The result of each step.
 #[derive(Default)]
@@ -20,7 +24,7 @@ pub struct Steps {
     part: &'static str,
     /// Where the part's results begin.
     first: usize,
-    answers: Vec<(&'static str, &'static str, ur_result_t)>,
+    answers: Vec<Failed>,
     /// What was not as it has to be, though all steps of its part before it succeeded.
     pub wrong: Vec<(&'static str, &'static str)>,
 }
@@ -33,9 +37,25 @@ impl Steps {
     }
 
     /// The steps that failed: part, call and result.
-    pub fn failed(&self) -> Vec<(&'static str, &'static str, ur_result_t)> {
+    pub fn failed(&self) -> Vec<Failed> {
         let failed = |(_, _, code): &&(_, _, ur_result_t)| *code != UR_RESULT_SUCCESS;
         self.answers.iter().filter(failed).copied().collect()
+    }
+
+    /// The steps that failed beside those of an earlier run without a fault, which the driver does not support.
+    pub fn failed_beside(&self, known: &[Failed]) -> Vec<Failed> {
+        let mut failed = self.failed();
+        failed.retain(|one| !known.contains(one));
+        failed
+    }
+
+    /// Checks that this run without a fault did everything that the driver supports. Returns the rest.
+    pub fn check_whole(self) -> Vec<Failed> {
+        let failed = self.failed();
+        let is_known = |(_, _, code): &(_, _, _)| *code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
+        assert!(self.is_whole() && failed.iter().all(is_known), "{failed:?}");
+        assert_eq!(self.wrong, []);
+        failed
     }
 
     /// Whether the workload found a device, and went to its end.
@@ -159,12 +179,12 @@ const PARTS: &[(&str, Part)] = &[
     ("registration", with_registration),
     ("batches", in_batches),
     ("two devices", on_two_devices),
-    ("images", with_images),
-    ("images of two devices", with_images_of_two_devices),
     ("bindless images", bindless::with_images),
     ("pitched memory", bindless::in_pitched_memory),
     ("external memory", bindless::with_memory),
     ("external semaphores", bindless::with_semaphores),
+    ("images", images::with_images),
+    ("images of two devices", images::of_two_devices),
 ];
 
 /// Runs the workload.
@@ -207,7 +227,7 @@ pub fn play() -> Steps {
     steps
 }
 
-fn queue(
+pub fn queue(
     steps: &mut Steps,
     context: ur_context_handle_t,
     device: ur_device_handle_t,
@@ -220,13 +240,13 @@ fn queue(
     make!(steps, Queue.pfnCreate(context, device, &properties))
 }
 
-fn finish(steps: &mut Steps, queues: &[ur_queue_handle_t]) {
+pub fn finish(steps: &mut Steps, queues: &[ur_queue_handle_t]) {
     for queue in queues.iter().filter(|queue| !queue.is_null()) {
         step!(steps, Queue.pfnFinish(*queue));
     }
 }
 
-fn release_queues(steps: &mut Steps, queues: &[ur_queue_handle_t]) {
+pub fn release_queues(steps: &mut Steps, queues: &[ur_queue_handle_t]) {
     for queue in queues.iter().filter(|queue| !queue.is_null()) {
         step!(steps, Queue.pfnRelease(*queue));
     }
@@ -1332,220 +1352,6 @@ fn on_two_devices(steps: &mut Steps, place: &Place) {
     }
     if !buffer.is_null() {
         step!(steps, Mem.pfnRelease(buffer));
-    }
-    release_queues(steps, &[one, two]);
-    step!(steps, Context.pfnRelease(context));
-}
-
-/// Pixels along both axes of the images here, four bytes each.
-const SIDE: usize = 8;
-
-fn flat_image() -> (ur_image_format_t, ur_image_desc_t) {
-    let format = ur_image_format_t {
-        channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
-        channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT8,
-    };
-    let desc = ur_image_desc_t {
-        r#type: UR_MEM_TYPE_IMAGE2D,
-        width: SIDE,
-        height: SIDE,
-        ..Default::default()
-    };
-    (format, desc)
-}
-
-const ORIGIN: ur_rect_offset_t = ur_rect_offset_t { x: 0, y: 0, z: 0 };
-const WHOLE: ur_rect_region_t = ur_rect_region_t {
-    width: SIDE as u64,
-    height: SIDE as u64,
-    depth: 1,
-};
-
-/// Copies with pitches, between images, and a kernel's image and sampler.
-fn with_images(steps: &mut Steps, place: &Place) {
-    let (context, queue) = (place.context, place.one);
-    let ((format, desc), below) = (flat_image(), host(22));
-    let (from, to) = (host(23), host(24));
-    // SAFETY: memory of the test's.
-    unsafe {
-        below.write_bytes(1, SIZE);
-        from.write_bytes(5, SIZE);
-        to.write_bytes(0, SIZE);
-    }
-    let over = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
-    let image = make!(
-        steps,
-        Mem.pfnImageCreate(context, over, &format, &desc, below.cast())
-    );
-    let own = UR_MEM_FLAG_READ_WRITE;
-    let other = make!(
-        steps,
-        Mem.pfnImageCreate(context, own, &format, &desc, null_mut())
-    );
-    if !image.is_null() && !other.is_null() {
-        let (pitch, blocks) = (8 * SIDE, false as _);
-        let written = enqueue!(
-            steps,
-            &[],
-            Enqueue.pfnMemImageWrite(queue, image, blocks, ORIGIN, WHOLE, pitch, 0, from.cast())
-        );
-        let copied = enqueue!(
-            steps,
-            &[written],
-            Enqueue.pfnMemImageCopy(queue, image, other, ORIGIN, ORIGIN, WHOLE)
-        );
-        let read = enqueue!(
-            steps,
-            &[copied],
-            Enqueue.pfnMemImageRead(queue, other, blocks, ORIGIN, WHOLE, pitch, 0, to.cast())
-        );
-        if wait(steps, read) {
-            steps.expect("rows with pitches", || {
-                let rows = read_rows(to, pitch);
-                rows.iter().all(|row| *row == [5; 4 * SIDE])
-            });
-        }
-        release(steps, &[written, copied, read]);
-        look(steps, place);
-    }
-    for mem in [image, other].into_iter().filter(|mem| !mem.is_null()) {
-        step!(steps, Mem.pfnRelease(mem));
-    }
-    steps.expect("an image that was returned to the host", || {
-        all_are(below.cast(), 4 * SIDE * SIDE, 5)
-    });
-}
-
-fn read_rows(from: *mut u8, pitch: usize) -> Vec<Vec<u8>> {
-    let row = |at: usize| read(from.wrapping_add(at * pitch).cast(), 4 * SIDE);
-    (0..SIDE).map(row).collect()
-}
-
-/// A launch with an image of one dimension and a sampler, which are released before it ends.
-fn look(steps: &mut Steps, place: &Place) {
-    let (context, queue) = (place.context, place.one);
-    let il = spirv::look();
-    let program = make!(
-        steps,
-        Program.pfnCreateWithIL(context, il.as_ptr().cast(), il.len(), null())
-    );
-    if program.is_null() {
-        return;
-    }
-    let built = step!(steps, Program.pfnBuild(context, program, null()));
-    let kernel = match built {
-        true => make!(steps, Kernel.pfnCreate(program, c"look".as_ptr())),
-        false => null_mut(),
-    };
-    let (format, mut desc) = flat_image();
-    desc.r#type = UR_MEM_TYPE_IMAGE1D;
-    let flags = UR_MEM_FLAG_READ_ONLY;
-    let image = make!(
-        steps,
-        Mem.pfnImageCreate(context, flags, &format, &desc, null_mut())
-    );
-    let modes = ur_sampler_desc_t::default();
-    let sampler = make!(steps, Sampler.pfnCreate(context, &modes));
-    if !kernel.is_null() && !image.is_null() && !sampler.is_null() {
-        let args = [
-            ur_exp_kernel_arg_properties_t {
-                r#type: UR_EXP_KERNEL_ARG_TYPE_MEM_OBJ,
-                index: 0,
-                size: size_of::<usize>(),
-                value: ur_exp_kernel_arg_value_t {
-                    memObjTuple: ur_exp_kernel_arg_mem_obj_tuple_t { hMem: image, flags },
-                },
-                ..Default::default()
-            },
-            ur_exp_kernel_arg_properties_t {
-                r#type: UR_EXP_KERNEL_ARG_TYPE_SAMPLER,
-                index: 1,
-                size: size_of::<usize>(),
-                value: ur_exp_kernel_arg_value_t { sampler },
-                ..Default::default()
-            },
-        ];
-        let global = SIDE;
-        let launched = enqueue!(
-            steps,
-            &[],
-            EnqueueExp.pfnKernelLaunchWithArgsExp(
-                queue,
-                kernel,
-                1,
-                null(),
-                &global,
-                null(),
-                2,
-                args.as_ptr(),
-                null()
-            )
-        );
-        release(steps, &[launched]);
-    }
-    if !sampler.is_null() {
-        step!(steps, Sampler.pfnRelease(sampler));
-    }
-    if !image.is_null() {
-        step!(steps, Mem.pfnRelease(image));
-    }
-    if !kernel.is_null() {
-        step!(steps, Kernel.pfnRelease(kernel));
-    }
-    step!(steps, Program.pfnRelease(program));
-}
-
-/// An image that goes from one device to the other and back.
-fn with_images_of_two_devices(steps: &mut Steps, place: &Place) {
-    let [first, second] = place.devices[..] else {
-        return;
-    };
-    let context = make!(steps, Context.pfnCreate(2, place.devices.as_ptr(), null()));
-    if context.is_null() {
-        return;
-    }
-    let one = queue(steps, context, first, ur_queue_flags_t(0));
-    let two = queue(steps, context, second, ur_queue_flags_t(0));
-    let ((format, desc), flags) = (flat_image(), UR_MEM_FLAG_READ_WRITE);
-    let image = make!(
-        steps,
-        Mem.pfnImageCreate(context, flags, &format, &desc, null_mut())
-    );
-    if !one.is_null() && !two.is_null() && !image.is_null() {
-        let (from, to, blocks) = (host(25), host(26), false as _);
-        // SAFETY: memory of the test's.
-        unsafe { from.write_bytes(9, SIZE) };
-        let written = enqueue!(
-            steps,
-            &[],
-            Enqueue.pfnMemImageWrite(one, image, blocks, ORIGIN, WHOLE, 0, 0, from.cast())
-        );
-        let pixel = ur_rect_region_t {
-            width: 1,
-            height: 1,
-            depth: 1,
-        };
-        let changed = enqueue!(
-            steps,
-            &[written],
-            Enqueue.pfnMemImageWrite(two, image, blocks, ORIGIN, pixel, 0, 0, host(27).cast())
-        );
-        let read_back = enqueue!(
-            steps,
-            &[changed],
-            Enqueue.pfnMemImageRead(one, image, blocks, ORIGIN, WHOLE, 0, 0, to.cast())
-        );
-        if wait(steps, read_back) {
-            steps.expect("an image of two devices", || {
-                let bytes = read(to.cast(), 4 * SIDE * SIDE);
-                bytes[..4] == read(host(27).cast(), 4) && bytes[4..].iter().all(|own| *own == 9)
-            });
-        }
-        release(steps, &[written, changed, read_back]);
-        finish(steps, &[one, two]);
-    }
-    if !image.is_null() {
-        step!(steps, Mem.pfnRelease(image));
     }
     release_queues(steps, &[one, two]);
     step!(steps, Context.pfnRelease(context));
