@@ -463,7 +463,7 @@ impl hal::Device<LevelZero> for Device {
         this: &Object<Self>,
         kind: ur_exp_external_mem_type_t,
     ) -> Result<ur_bool_t> {
-        Ok(bindless::imports(this, kind).is_some().into())
+        bindless::can_import_kind(this, kind)
     }
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {

@@ -59,13 +59,25 @@ const ANY_ANSWER: [&str; 11] = [
     "urGraphGetNativeHandleExp",
 ];
 
-/// The beginnings of function names, each with the property that says whether the functions work.
-const FEATURES: [(&str, ur_device_info_t); 36] = [
+const MEMORY_IMPORT: ur_device_info_t = UR_DEVICE_INFO_EXTERNAL_MEMORY_IMPORT_SUPPORT_EXP;
+const SEMAPHORE_IMPORT: ur_device_info_t = UR_DEVICE_INFO_EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP;
+
+/// The beginnings of function names, each with the property that says whether the functions work. The first one counts.
+const FEATURES: [(&str, ur_device_info_t); 45] = [
     ("urProgramGetGlobal", UR_DEVICE_INFO_GLOBAL_VARIABLE_SUPPORT),
     ("urVirtualMem", UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT),
     ("urPhysicalMem", UR_DEVICE_INFO_VIRTUAL_MEMORY_SUPPORT),
     ("urUsmP2PEnable", UR_DEVICE_INFO_USM_P2P_SUPPORT_EXP),
     ("urUsmP2PDisable", UR_DEVICE_INFO_USM_P2P_SUPPORT_EXP),
+    ("urBindlessImagesImportExternalM", MEMORY_IMPORT),
+    ("urBindlessImagesMapExternalL", MEMORY_IMPORT),
+    ("urBindlessImagesReleaseExternalM", MEMORY_IMPORT),
+    ("urBindlessImagesFreeMapped", MEMORY_IMPORT),
+    ("urBindlessImagesSupportsImporting", MEMORY_IMPORT),
+    ("urBindlessImagesImportExternalS", SEMAPHORE_IMPORT),
+    ("urBindlessImagesReleaseExternalS", SEMAPHORE_IMPORT),
+    ("urBindlessImagesWait", SEMAPHORE_IMPORT),
+    ("urBindlessImagesSignal", SEMAPHORE_IMPORT),
     (
         "urBindlessImages",
         UR_DEVICE_INFO_BINDLESS_IMAGES_SUPPORT_EXP,

@@ -122,6 +122,7 @@ pub fn enqueue(
     waits: Handles<'_, Event<LevelZero>>,
     event: OutHandle<'_, Event<LevelZero>>,
 ) -> Result<()> {
+    this.device().bindless().ok_or(Error::unsupported())?;
     let (from_image, to_image) = image_ends(flags, types)?;
     let same = src.format.channelOrder == dst.format.channelOrder;
     ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;

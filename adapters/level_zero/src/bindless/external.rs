@@ -66,8 +66,21 @@ const KINDS: [(ur_exp_external_mem_type_t, ze_external_memory_type_flag_t); 2] =
     ),
 ];
 
+/// Whether the driver imports memory at all.
+pub fn can_import(device: &Device) -> bool {
+    KINDS
+        .iter()
+        .any(|(kind, _)| imports(device, *kind).is_some())
+}
+
+/// `urBindlessImagesSupportsImportingHandleTypeExp`. `UNSUPPORTED_FEATURE` if the driver imports none.
+pub fn can_import_kind(device: &Device, kind: ur_exp_external_mem_type_t) -> Result<ur_bool_t> {
+    ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    Ok(imports(device, kind).is_some().into())
+}
+
 /// The driver's kind of a descriptor that it imports memory from. None for other kinds.
-pub fn imports(
+fn imports(
     device: &Device,
     kind: ur_exp_external_mem_type_t,
 ) -> Option<ze_external_memory_type_flag_t> {
@@ -110,6 +123,7 @@ impl ExternalMem {
         desc: &ur_exp_external_mem_desc_t,
     ) -> Result<Arc<Object<Self>>> {
         this.check_device(device)?;
+        ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         ensure(size > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let kind = imports(device, kind).ok_or(Error::unsupported())?;
         let file = descriptor(desc.pNext)?;
@@ -201,6 +215,7 @@ pub fn map_array(
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.
 pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Result<()> {
     this.check_device(device)?;
+    ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
     let ended = {
         let mut all = bindless(this).linear.lock();

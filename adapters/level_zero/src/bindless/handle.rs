@@ -11,7 +11,7 @@ use ur::stream::Kind;
 
 use super::limits::{self, Role};
 use super::memory::{self, ImageMemory, described, shape_of};
-use super::{OfContext, bindless, check_home, sampler};
+use super::{OfContext, able, bindless, check_home, sampler};
 use crate::device::Device;
 use crate::image::NativeImage;
 use crate::lz::*;
@@ -38,7 +38,7 @@ fn give(
     is_sampled: bool,
     handle: ImageHandle,
 ) -> Result<ur_exp_image_native_handle_t> {
-    let calls = device.bindless().ok_or(Error::unsupported())?;
+    let calls = able(this, device)?;
     handle._native.make_resident(device)?;
     let mut number = 0;
     // SAFETY: a live image, and room for the answer.
@@ -73,7 +73,7 @@ fn view(
 ) -> Result<NativeImage> {
     check_home(&memory.device, device)?;
     check_same(memory, what)?;
-    let calls = device.bindless().ok_or(Error::unsupported())?;
+    let calls = able(this, device)?;
     let desc = described(what.0, what.1, flags)?;
     let context = &this.domain().state().native;
     let mut raw = ze_image_handle_t::NULL;
@@ -100,8 +100,7 @@ pub fn create_unsampled(
     image: ur_exp_image_mem_native_handle_t,
     what: (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<ur_exp_image_native_handle_t> {
-    this.check_device(device)?;
-    device.bindless().ok_or(Error::unsupported())?;
+    able(this, device)?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
     let flags = ze_image_bindless_exp_desc_t {
         flags: ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS,
@@ -123,8 +122,7 @@ pub fn create_sampled(
     what: (&ur_image_format_t, &ur_image_desc_t),
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
-    this.check_device(device)?;
-    device.bindless().ok_or(Error::unsupported())?;
+    able(this, device)?;
     let mut how = sampler::describe(sampler, dimensions(what.1.r#type))?;
     let flags = ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS | ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE;
     let chained = |how: &ze_sampler_desc_t| ze_image_bindless_exp_desc_t {
@@ -237,7 +235,7 @@ fn destroy(
     is_sampled: bool,
     image: ur_exp_image_native_handle_t,
 ) -> Result<()> {
-    this.check_device(device)?;
+    able(this, device)?;
     let key = key(is_sampled, device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
     // The driver's object ends without the lock.

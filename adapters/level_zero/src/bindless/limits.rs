@@ -6,8 +6,8 @@ use ur::abi::*;
 use ur::hal::answers::{ImageShape, channels};
 use ur::object::{Error, Object, Result, ensure};
 
-use super::OfContext;
 use super::memory::shape_of;
+use super::{OfContext, able};
 use crate::device::Device;
 use crate::image::described;
 use crate::lz::{check as check_code, *};
@@ -26,15 +26,13 @@ const SHAPE: Error = Error::new(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
 /// The driver's extension of `ze_image_format_support_ext_properties_t`.
 const FORMATS: &str = "ZE_extension_image_format_support";
 
-/// The shape of an image for a role. `UNSUPPORTED_FEATURE` on a device without bindless images, `INVALID_IMAGE_SIZE`
-/// for sizes beyond its limits, `UNSUPPORTED_IMAGE_FORMAT` for a format that it lacks, and `INVALID_VALUE` for a kind
+/// The shape of an image for a role, on a device with bindless images. `INVALID_IMAGE_SIZE` for sizes beyond its limits, `UNSUPPORTED_IMAGE_FORMAT` for a format that it lacks, and `INVALID_VALUE` for a kind
 /// that the role has not.
 pub fn check(
     device: &Object<Device>,
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
     role: Role,
 ) -> Result<ImageShape> {
-    device.bindless().ok_or(Error::unsupported())?;
     let shape = shape_of(format, desc)?;
     let most = match role {
         Role::Memory => device.max_extent(desc.r#type),
@@ -104,8 +102,7 @@ fn is_there(
     (desc, format): (&ur_image_desc_t, &ur_image_format_t),
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
-    this.check_device(device)?;
-    device.bindless().ok_or(Error::unsupported())?;
+    able(this, device)?;
     let role = match memory {
         UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Role::Linear,
         _ => Role::Memory,
@@ -153,7 +150,7 @@ pub fn can_use_unsampled(
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
     match memory {
-        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => this.check_device(device).map(|()| 0),
+        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => able(this, device).map(|_| 0),
         _ => is_there(this, device, what, memory),
     }
 }

@@ -10,7 +10,7 @@ use ur::object::{Error, InfoOut, Object, Result, ensure};
 
 use super::external::Imported;
 use super::limits::{self, Role};
-use super::{OfContext, bindless, check_home};
+use super::{OfContext, able, bindless, check_home};
 use crate::device::Device;
 use crate::image::{self, NativeImage};
 use crate::lz::*;
@@ -101,7 +101,7 @@ pub fn allocate(
     device: &Object<Device>,
     what: (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<ur_exp_image_mem_native_handle_t> {
-    this.check_device(device)?;
+    able(this, device)?;
     create(this, device, what, None)
 }
 
@@ -113,7 +113,7 @@ pub fn map_array(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
     memory: &Arc<Imported>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
-    this.check_device(device)?;
+    able(this, device)?;
     check_home(&memory.device, device)?;
     let shape = shape_of(format, desc)?;
     ensure(
@@ -137,7 +137,7 @@ pub fn free(
     device: &Object<Device>,
     handle: ur_exp_image_mem_native_handle_t,
 ) -> Result<()> {
-    this.check_device(device)?;
+    able(this, device)?;
     let ended = {
         let mut all = bindless(this).memory.lock();
         check_home(&all.get(&handle).ok_or(UNKNOWN)?.device, device)?;
@@ -150,7 +150,7 @@ pub fn free(
 
 /// `urBindlessImagesMipmapFreeExp` and `urBindlessImagesMipmapGetLevelExp`: `INVALID_VALUE`, as no handle is a mipmap's.
 pub fn no_mipmap(this: &OfContext, device: &Object<Device>) -> Error {
-    this.check_device(device).err().unwrap_or(UNKNOWN)
+    able(this, device).err().unwrap_or(UNKNOWN)
 }
 
 /// `urBindlessImagesImageGetInfoExp`. `INVALID_VALUE` for a number that is no handle.
@@ -160,6 +160,9 @@ pub fn info(
     what: ImageInfo,
     out: InfoOut<'_>,
 ) -> Result<()> {
+    let mut devices = this.devices().iter();
+    let able = devices.any(|device| device.bindless().is_some());
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let own = find(this, handle).ok_or(UNKNOWN)?;
     image_info(&own.shape, &own.format, own.shape.packed(), what, out)
 }

@@ -29,13 +29,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Object, Result, ensure};
+use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 pub use copy::{End as CopyEnd, enqueue as enqueue_copy};
-pub use external::{ExternalMem, exports, free_linear, imports, map_array, map_linear};
+pub use external::{
+    ExternalMem, can_import, can_import_kind, exports, free_linear, map_array, map_linear,
+};
 pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
 pub use limits::{can_allocate, can_sample, can_use_unsampled};
 pub use memory::{allocate, free, info, no_mipmap};
@@ -44,6 +46,7 @@ pub use semaphore::{ExternalSemaphore, signal, wait};
 
 use crate::LevelZero;
 use crate::device::Device;
+use crate::lz::BindlessImages;
 use external::LinearMap;
 use handle::{HandleKey, ImageHandle};
 use memory::ImageMemory;
@@ -62,6 +65,13 @@ pub struct Bindless {
 
 fn bindless(this: &OfContext) -> &Bindless {
     &this.domain().state().bindless
+}
+
+/// The functions of a device of the context. `INVALID_DEVICE` for any other device, `UNSUPPORTED_FEATURE` for one without
+/// bindless images.
+fn able(this: &OfContext, device: &Object<Device>) -> Result<BindlessImages> {
+    this.check_device(device)?;
+    device.bindless().ok_or(Error::unsupported())
 }
 
 /// `INVALID_DEVICE` unless an object of one device is used for the same device.

@@ -6,7 +6,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Context, Kind, UsmPool};
 
-use super::OfContext;
+use super::{OfContext, able};
 use crate::LevelZero;
 use crate::device::Device;
 use crate::exec;
@@ -27,7 +27,7 @@ pub fn alloc(
     [width, height]: [usize; 2],
     element: usize,
 ) -> Result<(*mut c_void, usize)> {
-    this.check_device(device)?;
+    able(this, device)?;
     let context = &this.domain().state().native;
     let query = context.api.zeMemGetPitchFor2dImage;
     let query = query.ok_or(Error::unsupported())?;

@@ -429,9 +429,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::MaxImageLinearPitchExp => out.value(facts.pitch.maxSupportedPitch),
         Is::MaxImageLinearWidthExp => out.value(facts.linear.maxImageLinearWidth),
         Is::MaxImageLinearHeightExp => out.value(facts.linear.maxImageLinearHeight),
-        Is::ExternalMemoryImportSupportExp => {
-            out.boolean(facts.external.memoryAllocationImportTypes != 0)
-        }
+        Is::ExternalMemoryImportSupportExp => out.boolean(crate::bindless::can_import(this)),
         Is::ExternalSemaphoreImportSupportExp => out.boolean(this.external_semaphores().is_some()),
 
         // Queues and time.
