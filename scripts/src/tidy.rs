@@ -12,11 +12,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of src/, each with the modules that it may import.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("abi", &[]),
     ("object", &["abi"]),
     ("dl", &[]),
     ("timeline", &[]),
+    ("ipc", &["abi", "object", "timeline"]),
     ("pool", &["timeline"]),
     ("hal", &["abi", "object"]),
     ("stream", &["abi", "object", "timeline", "pool", "hal"]),

@@ -16,6 +16,8 @@
 //! | `lane` | one in-order stream: submission, waits, markers, failures |
 //! | `usm` | the state that outlives a context's handle, and pools below handles with their slabs and pages |
 //! | `context` | contexts and pools, and synchronous allocation |
+//! | `buffer` | mappings, copies of the host's memory, and copies on each device |
+//! | `program` | programs with a module for each device |
 //! | `event` | events |
 //! | `recording` | checked commands, recordings, and command buffers |
 //! | `queue` | queues, and all enqueued commands; graphs |
@@ -24,11 +26,13 @@
 //! Locks are taken in the order of `timeline::rank`.
 
 mod api;
+mod buffer;
 mod context;
 mod driver;
 mod engine;
 mod event;
 mod lane;
+mod program;
 mod queue;
 mod recording;
 mod settings;
@@ -41,6 +45,7 @@ mod testing;
 mod tests;
 
 pub use api::{Hooks, Runtime, device_info};
+pub use buffer::{BufferRange, Copies, EndedMapping, Home, HostCopy, Mappings, Use, Uses};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
 pub use context::usm_pool::UsmPool;
@@ -50,10 +55,11 @@ pub use driver::deferred::{
 pub use driver::host;
 pub use driver::{
     Compiled, CompletionCallback, Devices, Driver, FAILED, Kind, MappedPointer, NativeLimits,
-    NativePool, NativeRecord, Progress, Step,
+    NativePool, NativeRecord, Progress, Step, in_user_function,
 };
 pub use engine::{Engine, EngineSlot};
 pub use event::Event;
+pub use program::{Built, Part, Parts};
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};
 pub use queue::native_command::NativeCall;

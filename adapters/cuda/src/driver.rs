@@ -218,7 +218,7 @@ impl Driver for Cuda {
     fn call_user(device: &Object<Device>, call: impl FnOnce()) -> Result<()> {
         let gpu = device.gpu()?;
         let _current = gpu.enter_for_user()?;
-        mem::call_user(call);
+        call();
         Ok(())
     }
 
@@ -438,7 +438,7 @@ impl Driver for Cuda {
         devices.state().shared.release_host(addr);
     }
 
-    fn shared_event(device: &Object<Device>) -> Result<Marker> {
+    fn shared_event(_: &Devices<Self>, device: &Object<Device>) -> Result<Marker> {
         sharing::new_event(device)
     }
 

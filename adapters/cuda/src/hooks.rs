@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
+use ur::ipc::blob::Subject;
 use ur::object::{Error, Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use ur::stream::{Context, Event, Hooks, NativeCall, Queue, UsmPool};
 
@@ -30,6 +31,11 @@ type Waits<'a> = Handles<'a, Event<Cuda>>;
 
 fn all(context: &OfContext) -> impl Iterator<Item = &Object<Device>> {
     context.devices().iter().map(|device| &**device)
+}
+
+fn put(this: &OfContext, data: *const c_void, subject: Subject) -> Result<()> {
+    let given = &this.domain().state().shared.given;
+    given.put(data, sharing::kind(subject))
 }
 
 fn pointer(address: usize) -> *mut c_void {
@@ -302,7 +308,7 @@ impl Hooks<Cuda> for Cuda {
     }
 
     fn ipc_put_mem_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
-        sharing::put(this, data, sharing::BlobKind::Memory)
+        put(this, data, Subject::Memory)
     }
 
     fn ipc_open_mem_handle_exp(
@@ -325,7 +331,7 @@ impl Hooks<Cuda> for Cuda {
     }
 
     fn ipc_put_phys_mem_handle_exp(this: &OfContext, data: *const c_void) -> Result<()> {
-        sharing::put(this, data, sharing::BlobKind::Physical)
+        put(this, data, Subject::Physical)
     }
 
     fn ipc_open_phys_mem_handle_exp(
@@ -346,7 +352,7 @@ impl Hooks<Cuda> for Cuda {
     }
 
     fn ipc_put_event_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
-        sharing::put(this, data, sharing::BlobKind::Event)
+        put(this, data, Subject::Event)
     }
 
     fn ipc_open_event_handle_exp(

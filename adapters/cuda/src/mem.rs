@@ -4,13 +4,7 @@
 //! device that needs one: see `exec::copies`. A mapping is a copy in host memory.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is that memory, registered with the
-//! driver. If the driver refuses to register it, the buffer is a copy with these states:
-//!
-//! | the copy | until |
-//! |---|---|
-//! | is not made: the host's memory is current | the first command with the buffer, which makes the copy first |
-//! | equals the host's memory | a command that may write the buffer |
-//! | may be newer than the host's memory | the last release, which copies it back |
+//! driver. If the driver refuses to register it, the buffer is a copy ([`HostCopy`]).
 //!
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the
 //! caller's alone after it.
@@ -19,19 +13,16 @@ mod image;
 
 pub use image::Image;
 
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
-use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{self, Context, Driver, MappedPointer, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::{
+    self, Context, Driver, HostCopy, MappedPointer, Mappings, Use, Uses, Work, in_user_function,
+};
 
 use crate::Cuda;
 use crate::device::Device;
@@ -46,10 +37,9 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a buffer over the host's memory, and of an image: a [`Use`].
-    used: AtomicU8,
-    maps: Mutex<Vec<Map>>,
-    ended: Mutex<Vec<Arc<Ended>>>,
+    /// Of a buffer over the host's memory, and of an image.
+    uses: Uses,
+    mappings: Mappings,
 }
 
 enum Storage {
@@ -57,12 +47,8 @@ enum Storage {
     Own,
     /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
     Copies(Arc<Copies>),
-    /// Memory of the context's pools, a copy of this host memory. Locked while bytes are copied
-    /// between the two.
-    Copy {
-        host: usize,
-        copies: Mutex<(), { rank::DRIVER }>,
-    },
+    /// Memory of the context's pools, a copy of the host's memory.
+    Copy(HostCopy),
     /// The host's own memory, registered.
     Registered,
     /// Memory of the caller's. The buffer frees it if the caller has given it away.
@@ -71,38 +57,6 @@ enum Storage {
     Parent(Arc<Object<Mem>>),
     /// An image. The address is the number of its surface, if it has only one.
     Image(Arc<Image>),
-}
-
-/// The commands so far with a buffer over the host's memory, or with an image.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Use {
-    None,
-    Reads,
-    Writes,
-}
-
-thread_local! {
-    /// Number of user functions that this thread is in.
-    static USERS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Calls a user function. It is a part of enqueued work, so that it must not wait for all work: the last
-/// release of a buffer within it does not.
-pub fn call_user(call: impl FnOnce()) {
-    USERS.set(USERS.get() + 1);
-    call();
-    USERS.set(USERS.get() - 1);
-}
-
-/// A mapping of the host.
-struct Map {
-    at: usize,
-    offset: usize,
-    bytes: usize,
-    writes: bool,
-    /// Host memory of the context's pools, to be freed with the mapping.
-    staged: bool,
 }
 
 impl Mem {
@@ -135,10 +89,7 @@ impl Mem {
         };
         let storage = match uses {
             true if registered => Storage::Registered,
-            true => Storage::Copy {
-                host,
-                copies: Mutex::default(),
-            },
+            true => Storage::Copy(HostCopy::of(host)),
             false if several => {
                 let gpus: Result<Vec<_>> = context
                     .devices()
@@ -176,9 +127,8 @@ impl Mem {
             address,
             bytes,
             storage,
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            uses: Uses::default(),
+            mappings: Mappings::default(),
         }
     }
 
@@ -267,7 +217,7 @@ impl Mem {
         let new = Context::alloc_now(context, kind, Some(device), None, None, self.whole().bytes)?;
         // Another thread may have allocated one meanwhile.
         if let Some(unused) = copies.set_address(device.raw(), new.expose_provenance())? {
-            free(context, unused);
+            context.free_buffer(unused);
         }
         Ok(())
     }
@@ -292,7 +242,7 @@ impl Mem {
             Storage::Own | Storage::User { .. } => true,
             Storage::Copies(copies) => copies.is_settled(device),
             Storage::Image(image) if !image.arrays.is_only(device) => false,
-            _ => whole.used.load(Ordering::Acquire) >= with as u8,
+            _ => whole.uses.has(with),
         }
     }
 
@@ -315,16 +265,11 @@ impl Mem {
         }
     }
 
-    /// Records a command that uses the buffer or image.
-    fn is_used(&self, with: Use) {
-        self.used.fetch_max(with as u8, Ordering::Release);
-    }
-
     /// Records that a command writes the buffer. [`Mem::begin`] was called for it.
     pub fn is_written(&self) {
         let whole = self.whole();
-        if let Storage::Copy { .. } = whole.storage {
-            whole.used.fetch_max(Use::Writes as u8, Ordering::Release);
+        if let Storage::Copy(_) = whole.storage {
+            whole.uses.add(Use::Writes);
         }
     }
 
@@ -350,31 +295,19 @@ impl Mem {
         if let Storage::Image(image) = &self.storage {
             image.arrays.prepare(device.raw())?;
         }
-        if let Storage::Copy { host, copies } = &self.storage {
-            let _copying = copies.lock();
-            if self.used.load(Ordering::Relaxed) == Use::None as u8 {
-                self.copy(self.address, *host)?;
-            }
-            self.is_used(with);
-            return Ok(());
+        if let Storage::Copy(copy) = &self.storage {
+            let read = || self.copy(self.address, copy.host);
+            return copy.begin(&self.uses, with, read);
         }
-        self.is_used(with);
+        self.uses.add(with);
         Ok(())
     }
 
     /// Copies the buffer back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        let is_written = || self.used.load(Ordering::Acquire) == Use::Writes as u8;
         match &self.storage {
-            Storage::Copy { host, copies } => {
-                let _copying = copies.lock();
-                if is_written()
-                    && let Err(error) = self.copy(*host, self.address)
-                {
-                    log::error!("what a buffer holds is lost: {:?}", error.code());
-                }
-            }
-            Storage::Image(image) if is_written() => image.bring_back(),
+            Storage::Copy(copy) => copy.end(&self.uses, || self.copy(copy.host, self.address)),
+            Storage::Image(image) if self.uses.has(Use::Writes) => image.bring_back(),
             _ => {}
         }
     }
@@ -382,20 +315,11 @@ impl Mem {
     /// Returns the memory to the host after its last use. Waits for it, since the caller may free the
     /// memory next. Within a user function, the copy is made later.
     fn return_to_host(this: &Object<Self>) {
-        let over = match USERS.get() {
-            0 => this.context.finish().inspect(|()| this.bring_back()),
-            _ => {
-                let mem = this.arc();
-                this.context.when_finished(move || mem.bring_back())
-            }
-        };
+        let mem = this.arc();
+        let over = this.context.after_use(move || mem.bring_back());
         if let Err(error) = over {
             log::error!("a buffer was not returned to the host: {:?}", error.code());
         }
-    }
-
-    fn maps(&self) -> MutexGuard<'_, Vec<Map>> {
-        self.maps.lock()
     }
 
     /// Address of a range of the buffer. `INVALID_SIZE` if the range goes beyond it.
@@ -409,7 +333,7 @@ impl Mem {
     /// Address of the host's memory behind the buffer, or 0 if there is none.
     fn host(&self) -> usize {
         match &self.storage {
-            Storage::Copy { host, .. } => *host,
+            Storage::Copy(copy) => copy.host,
             Storage::Registered => self.address,
             Storage::Own | Storage::Copies(_) | Storage::User { .. } | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
@@ -426,49 +350,31 @@ impl Mem {
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Cuda>)> {
-        self.free_ended();
         let src = self.range(offset, bytes)?;
         self.begin_transfer(device)?;
-        let staged = self.host() == 0;
-        let at = match self.host() {
-            0 => {
-                hal::Context::usm_host_alloc(&self.context, None, None, bytes)?.expose_provenance()
-            }
+        let host = match self.host() {
+            0 => 0,
             host => host + offset,
         };
-        let is_there = at == src;
-        let invalidates = flags.contains(UR_MAP_FLAG_WRITE_INVALIDATE_REGION);
-        self.maps().push(Map {
-            at,
-            offset,
-            bytes,
-            writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
-            staged,
-        });
+        let (at, reads) = self
+            .mappings
+            .map(&self.context, flags, (offset, bytes), host)?;
         let copy = Work::Copy {
             dst: at,
             src,
             bytes,
         };
-        let work = match invalidates || is_there {
-            true => Work::Marker,
-            false => on_buffers(copy, None, Some(self)),
+        let work = match reads && at != src {
+            true => on_buffers(copy, None, Some(self)),
+            false => Work::Marker,
         };
         Ok((MappedPointer::at(at), work))
     }
 
     pub fn unmap(&self, at: usize) -> Result<Work<Cuda>> {
-        self.free_ended();
-        let mut maps = self.maps();
-        let found = maps.iter().rposition(|map| map.at == at);
-        let map = maps.swap_remove(found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
-        drop(maps);
-        let (dst, bytes, at) = (self.address + map.offset, map.bytes, map.at);
-        let ended = Arc::new(Ended(at));
-        if map.staged {
-            self.ended().push(Arc::clone(&ended));
-        }
-        if !map.writes || dst == at {
+        let ended = self.mappings.unmap(&self.context, at)?;
+        let (dst, bytes) = (self.address + ended.offset, ended.bytes);
+        if !ended.writes || dst == at {
             return Ok(Work::Marker);
         }
         let copy = Work::Copy {
@@ -499,27 +405,13 @@ impl Mem {
         self.allocate_on(&copies, device)?;
         if !copies.is_only_on(device.raw()) {
             // A user function is a part of enqueued work.
-            if USERS.get() == 0 {
+            if !in_user_function() {
                 self.context.finish()?;
             }
             let gpu = device.gpu()?;
-            gpu.on_new_stream(|stream| copies.for_kernel(&gpu, stream, true).map(drop))?;
+            gpu.on_new_stream(|stream| copies.for_kernel(&gpu, &stream, true).map(drop))?;
         }
         Ok(copies.address(device.raw())? + offset)
-    }
-
-    fn ended(&self) -> MutexGuard<'_, Vec<Arc<Ended>>> {
-        self.ended.lock()
-    }
-
-    /// Frees the memory of mappings whose last command was submitted. A free is ordered behind all submitted
-    /// work. The command itself runs under its lane's lock, where no memory may be freed.
-    fn free_ended(&self) {
-        let unused = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
-        let all: Vec<_> = self.ended().extract_if(.., unused).collect();
-        for ended in all {
-            free(&self.context, ended.0);
-        }
     }
 }
 
@@ -551,7 +443,7 @@ pub fn bring<'a>(
     Ok(Some(Work::Native(Native::call(move |gpu, stream| {
         let mut parts = parts.iter();
         parts.try_for_each(|part| match part {
-            Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, true).map(drop),
+            Moving::Buffer(part) => part.copies.for_kernel(gpu, &stream, true).map(drop),
             Moving::Image(image) => image.arrays.on(gpu, stream, true).map(drop),
         })
     }))))
@@ -564,30 +456,15 @@ pub enum Moving {
     Image(Arc<Image>),
 }
 
-/// Host memory of an ended mapping. The command that reads it holds it until its submission.
-struct Ended(usize);
-
-fn free(context: &OfContext, at: usize) {
-    let start: *mut c_void = std::ptr::with_exposed_provenance_mut(at);
-    if let Err(error) = hal::Context::usm_free(context, start) {
-        log::error!("a buffer's memory is lost: {:?}", error.code());
-    }
-}
-
 impl Drop for Mem {
     fn drop(&mut self) {
-        for map in std::mem::take(self.maps.get_mut()) {
-            if map.staged {
-                free(&self.context, map.at);
-            }
-        }
-        for ended in std::mem::take(self.ended.get_mut()) {
-            free(&self.context, ended.0);
-        }
+        self.mappings.clear(&self.context);
         match self.storage {
-            Storage::Own | Storage::Copy { .. } => free(&self.context, self.address),
+            Storage::Own | Storage::Copy(_) => self.context.free_buffer(self.address),
             Storage::Copies(ref copies) => {
-                copies.addresses().for_each(|at| free(&self.context, at));
+                copies
+                    .addresses()
+                    .for_each(|at| self.context.free_buffer(at));
             }
             Storage::Registered => match self.context.devices()[0].gpu() {
                 Ok(gpu) => gpu.unregister(self.address),
@@ -599,7 +476,7 @@ impl Drop for Mem {
             },
             Storage::User { owned: false } | Storage::Parent(_) => {}
             // Pending commands may use the arrays.
-            Storage::Image(ref image) if *self.used.get_mut() != Use::None as u8 => {
+            Storage::Image(ref image) if self.uses.has(Use::Reads) => {
                 let last = Arc::clone(image);
                 let done = self.context.when_finished(move || drop(last));
                 if let Err(error) = done.or_else(|_| self.context.finish()) {
@@ -636,7 +513,7 @@ impl Body for Mem {
             _ => this,
         };
         let of_host = match &whole.storage {
-            Storage::Copy { .. } | Storage::Registered => true,
+            Storage::Copy(_) | Storage::Registered => true,
             Storage::Image(image) => image.is_over_host(),
             _ => false,
         };
@@ -644,7 +521,7 @@ impl Body for Mem {
         if matches!(whole.storage, Storage::User { owned: true }) {
             return Self::return_to_host(whole);
         }
-        if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
+        if of_host && whole.uses.has(Use::Reads) {
             Self::return_to_host(whole);
         }
     }

@@ -8,11 +8,11 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::answers::{Build, ProgramPart, program_info};
-use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
+use ur::hal::answers::{ProgramPart, program_info};
+use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::Context;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::stream::{Built, Context, Part as _, Parts};
+use ur::timeline::sync::Mutex;
 
 pub use metadata::GroupRules;
 pub use module::Module;
@@ -27,8 +27,7 @@ use module::{Image, link};
 type OfContext = Object<Context<Cuda>>;
 
 pub struct Program {
-    context: Arc<OfContext>,
-    parts: Vec<Part>,
+    parts: Parts<Cuda, Part>,
     metadata: Metadata,
 }
 
@@ -36,13 +35,7 @@ pub struct Program {
 struct Part {
     device: Arc<Object<Device>>,
     image: Image,
-    loaded: Mutex<Loaded>,
-}
-
-/// The last build, and the code that it loaded.
-struct Loaded {
-    build: Build,
-    module: Option<Arc<Module>>,
+    loaded: Mutex<Built<Module>>,
 }
 
 impl ProgramPart<Cuda> for Part {
@@ -55,21 +48,21 @@ impl ProgramPart<Cuda> for Part {
     }
 }
 
+impl ur::stream::Part<Cuda> for Part {
+    type Module = Module;
+
+    fn built<R>(&self, read: impl FnOnce(&Built<Module>) -> R) -> R {
+        read(&self.loaded.lock())
+    }
+}
+
 impl Part {
     fn new(device: &Object<Device>, image: Image) -> Self {
-        let loaded = Loaded {
-            build: Build::none(UR_PROGRAM_BINARY_TYPE_NONE),
-            module: None,
-        };
         Self {
             device: device.arc(),
             image,
-            loaded: Mutex::new(loaded),
+            loaded: Mutex::new(Built::none()),
         }
-    }
-
-    fn loaded(&self) -> MutexGuard<'_, Loaded> {
-        self.loaded.lock()
     }
 
     /// Loads the code. Kernels that were created before keep their code.
@@ -78,26 +71,8 @@ impl Part {
         let has_code = !self.image.bytes().is_empty();
         ensure(has_code, UR_RESULT_ERROR_INVALID_OPERATION)?;
         let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
-        let (status, binary) = match loaded {
-            Ok(_) => (UR_PROGRAM_BUILD_STATUS_SUCCESS, binary),
-            Err(_) => (UR_PROGRAM_BUILD_STATUS_ERROR, UR_PROGRAM_BINARY_TYPE_NONE),
-        };
-        let failed = loaded.as_ref().err().copied();
-        *self.loaded() = Loaded {
-            build: Build {
-                status,
-                binary,
-                options: options.into(),
-                log: log.0,
-            },
-            module: loaded.ok(),
-        };
-        failed.map_or(Ok(()), Err)
-    }
-
-    fn module(&self) -> Result<Arc<Module>> {
-        let module = self.loaded().module.clone();
-        module.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE))
+        let loaded = loaded.map(Some);
+        self.loaded.lock().end(loaded, binary, options, log.0)
     }
 }
 
@@ -116,19 +91,9 @@ impl Program {
     ) -> Result<Arc<Object<Self>>> {
         // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
-        let mut parts = Vec::new();
-        for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
-            context.check_device(device)?;
-            ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-            // SAFETY: `urProgramCreateWithBinary` requires binaries of these lengths.
-            let code = unsafe { checks::slice(binary, bytes) }?;
-            parts.push(Part::new(device, Image::new(code)));
-        }
-        Ok(hal::new::<Cuda, _>(Self {
-            context: context.arc(),
-            parts,
-            metadata,
-        }))
+        let make = |device: &Object<Device>, code: &[u8]| Part::new(device, Image::new(code));
+        let parts = Parts::of_binaries(context, devices, lengths, binaries, make)?;
+        Ok(hal::new::<Cuda, _>(Self { parts, metadata }))
     }
 
     /// `urProgramCreateWithNativeHandle`: a loaded module of the driver, of the context's first device.
@@ -143,17 +108,9 @@ impl Program {
         let module = Module::adopt(&device.gpu()?, raw, owned)?;
         // The driver gives no code back.
         let part = Part::new(device, Image::new(&[]));
-        *part.loaded() = Loaded {
-            build: Build {
-                status: UR_PROGRAM_BUILD_STATUS_SUCCESS,
-                binary: UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
-                ..Build::none(UR_PROGRAM_BINARY_TYPE_EXECUTABLE)
-            },
-            module: Some(module),
-        };
+        *part.loaded.lock() = Built::adopted(module);
         Ok(hal::new::<Cuda, _>(Self {
-            context: context.arc(),
-            parts: vec![part],
+            parts: Parts::new(context, vec![part]),
             metadata: Metadata::default(),
         }))
     }
@@ -206,14 +163,12 @@ impl Program {
             program.check_context(context)?;
             metadata.join(&program.metadata);
         }
-        let mut parts = Vec::new();
-        for device in devices {
-            context.check_device(device)?;
-            let own = programs.iter().filter_map(|program| program.part(device));
+        let parts = Parts::linked(context, devices, |device| {
+            let own = programs.iter();
+            let own = own.filter_map(|program| program.parts.find(device));
             let images: Vec<Image> = own.map(|part| part.image.clone()).collect();
             let image = match images.as_slice() {
-                // No program has code for this device.
-                [] => continue,
+                [] => return Ok(None),
                 [one] => one.clone(),
                 several => {
                     let (linked, log) = link(&device.gpu()?, several, options);
@@ -223,15 +178,10 @@ impl Program {
             let part = Part::new(device, image);
             // The caller gets no program to query the log of.
             part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
-                .map_err(|error| error.explained(&part.loaded().build.log))?;
-            parts.push(part);
-        }
-        ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;
-        Ok(hal::new::<Cuda, _>(Self {
-            context: context.arc(),
-            parts,
-            metadata,
-        }))
+                .map_err(|error| error.explained(&part.loaded.lock().build.log))?;
+            Ok(Some(part))
+        })?;
+        Ok(hal::new::<Cuda, _>(Self { parts, metadata }))
     }
 
     /// Loads the code for those of the devices that the program has code for.
@@ -242,47 +192,28 @@ impl Program {
         options: Option<&CStr>,
     ) -> Result<()> {
         let options = options.unwrap_or_default();
-        for device in devices {
-            self.context.check_device(device)?;
-            if let Some(part) = self.part(device) {
-                part.load(binary, options)?;
-            }
-        }
-        Ok(())
+        self.parts
+            .for_each(devices, |part| part.load(binary, options))
     }
 
     pub fn check_context(&self, context: &OfContext) -> Result<()> {
-        ensure(
-            std::ptr::eq(&*self.context, context),
-            UR_RESULT_ERROR_INVALID_PROGRAM,
-        )
+        self.parts.check_context(context)
     }
 
     pub fn context(&self) -> &Arc<OfContext> {
-        &self.context
-    }
-
-    fn part(&self, device: &Object<Device>) -> Option<&Part> {
-        let mut parts = self.parts.iter();
-        parts.find(|part| std::ptr::eq(&*part.device, device))
-    }
-
-    fn module(&self, device: &Object<Device>) -> Result<Arc<Module>> {
-        let part = self.part(device);
-        part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?
-            .module()
+        self.parts.context()
     }
 
     /// The driver's handle of a kernel.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<CUfunction> {
-        let found = self.module(device)?.function(name)?;
+        let found = self.parts.module(device)?.function(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL_NAME))
     }
 
     /// Address and size in bytes of a global variable, by its name or by SYCL's id.
     pub fn global(&self, device: &Object<Device>, name: &CStr) -> Result<(usize, usize)> {
         let name = self.metadata.global(name).unwrap_or(name);
-        let found = self.module(device)?.global(name)?;
+        let found = self.parts.module(device)?.global(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
@@ -290,7 +221,7 @@ impl Program {
     /// of the kernel.
     fn kernel_names(&self) -> Vec<String> {
         let mut names = Vec::new();
-        for part in &self.parts {
+        for part in self.parts.iter() {
             if let Ok(module) = part.module() {
                 names.extend_from_slice(module.kernels());
             }
@@ -309,7 +240,7 @@ impl Program {
 impl hal::Program<Cuda> for Program {
     fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
         let names = || this.kernel_names();
-        program_info::<Cuda>(this, &this.context, &this.parts, names, what, out)
+        program_info::<Cuda>(this, this.context(), &this.parts, names, what, out)
     }
 
     fn get_build_info(
@@ -318,32 +249,15 @@ impl hal::Program<Cuda> for Program {
         what: ProgramBuildInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        this.context.check_device(device)?;
-        let part = this
-            .part(device)
-            .ok_or(Error::new(UR_RESULT_ERROR_INVALID_DEVICE))?;
-        let build = part.loaded().build.clone();
-        build.get_info(what, out)
+        this.parts.build_info(device, what, out)
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        let part = this.parts.first();
-        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM))?;
-        Ok(part.module()?.raw().expose_provenance())
+        Ok(this.parts.first_module()?.raw().expose_provenance())
     }
 
     fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
-        let mut codes = Vec::new();
-        let mut built = false;
-        for part in &this.parts {
-            let Ok(module) = part.module() else { continue };
-            built = true;
-            if let Some(code) = Code::find(&module, name)? {
-                codes.push((Arc::clone(&part.device), Arc::new(code)));
-            }
-        }
-        ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
-        ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
+        let codes = this.parts.codes(|module, _| Code::find(module, name))?;
         Ok(Kernel::new(this, name, codes, this.metadata.rules(name)))
     }
 

@@ -1,32 +1,28 @@
-//! Memory and events that several processes use, exportable memory, and memory of the host's that copies
+//! Memory and events that several processes use (`ur::ipc`), exportable memory, and memory of the host's that copies
 //! reach faster.
-//!
-//! A process gets a blob of bytes for an object and sends it to another process, which opens the object.
 //!
 //! | object | its blob | the opener gets |
 //! |---|---|---|
-//! | device memory of a pool, physical memory | names a service of the process that made it (`broker`) | a file descriptor for each page |
+//! | device memory of a pool, physical memory | names a service of the process that made it (`ur::ipc::broker`) | a file descriptor for each page |
 //! | a reusable event | has the driver's own handle | the driver's event |
 //!
 //! A context holds what it has given out and what it has opened, and ends both with itself.
 
-mod blob;
-mod broker;
 mod event;
 mod exportable;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
-use ur::abi::*;
+use ur::abi::UR_BACKEND_CUDA;
+use ur::ipc::Given;
+use ur::ipc::blob::{Kind, Subject};
+use ur::object::Object;
 use ur::object::env::Env;
-use ur::object::{Object, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::Mutex;
 
-pub use blob::Kind as BlobKind;
 pub use event::{get as get_event, new as new_event, open as open_event, record as record_event};
 pub use exportable::{
     alloc as alloc_exportable, export as export_descriptor, free as free_exportable,
@@ -34,7 +30,7 @@ pub use exportable::{
 pub use memory::{close_memory, get_memory, get_physical, open_memory, open_physical};
 
 use crate::Cuda;
-use crate::exec::{Gpu, Marker};
+use crate::exec::Gpu;
 use exportable::Exportable;
 use memory::Mapping;
 
@@ -49,8 +45,7 @@ pub fn is_wanted() -> bool {
 /// What a context shares.
 #[derive(Default)]
 pub struct Shared {
-    /// Blobs by their addresses.
-    given: Mutex<BTreeMap<usize, Given>>,
+    pub given: Given,
     /// Opened memory by the address that the caller got.
     opened: Mutex<BTreeMap<usize, Mapping>>,
     /// Exportable memory by its address.
@@ -61,31 +56,13 @@ pub struct Shared {
     importer: OnceLock<Arc<Gpu>>,
 }
 
-/// A blob of the caller's, with what it keeps alive.
-struct Given {
-    kind: BlobKind,
-    #[allow(dead_code, reason = "kept for the caller, who has its address")]
-    bytes: Box<[u8]>,
-    #[allow(dead_code, reason = "kept until the blob is given back")]
-    keeps: Keeps,
-}
-
-enum Keeps {
-    /// Memory that the service answers for.
-    Published(#[allow(dead_code, reason = "ends when dropped")] broker::Published),
-    /// An event, which must not be destroyed while others use it.
-    Event(#[allow(dead_code, reason = "kept alive")] Marker),
+/// Blobs of this backend's objects.
+pub const fn kind(subject: Subject) -> Kind {
+    let backend = UR_BACKEND_CUDA;
+    Kind { backend, subject }
 }
 
 impl Shared {
-    /// Keeps a blob. Returns its address and its size in bytes.
-    fn give(&self, kind: BlobKind, bytes: Box<[u8]>, keeps: Keeps) -> (*mut c_void, usize) {
-        let (at, size) = (bytes.as_ptr().cast_mut(), bytes.len());
-        let given = Given { kind, bytes, keeps };
-        self.given.lock().insert(at.addr(), given);
-        (at.cast(), size)
-    }
-
     /// Registers memory of the host's, if the driver accepts it.
     pub fn import_host(&self, gpu: &Arc<Gpu>, addr: usize, bytes: usize) {
         let gpu = self.importer.get_or_init(|| Arc::clone(gpu));
@@ -110,16 +87,4 @@ impl Drop for Shared {
             }
         }
     }
-}
-
-/// Ends a blob of this context. `INVALID_VALUE` if the context has given out no such blob.
-pub fn put(this: &OfContext, data: *const c_void, kind: BlobKind) -> Result<()> {
-    let mut given = this.domain().state().shared.given.lock();
-    let own = given.get(&data.addr()).is_some_and(|own| own.kind == kind);
-    ensure(own, UR_RESULT_ERROR_INVALID_VALUE)?;
-    let ended = given.remove(&data.addr());
-    drop(given);
-    // An export ends without the lock: it may wait for the service to end.
-    drop(ended);
-    Ok(())
 }

@@ -12,12 +12,14 @@ use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
 use crate::sampler::Known;
+use crate::sharing::Shared;
 use crate::virtual_mem::AddressSpace;
 
 /// The adapter's data of a context.
 pub struct State {
     // Dropped first: their memory is the native context's.
     pub bindless: Bindless,
+    pub shared: Shared,
     pub space: AddressSpace,
     pub native: Arc<NativeContext>,
 }
@@ -48,6 +50,7 @@ impl State {
     fn new(native: NativeContext) -> Self {
         Self {
             bindless: Bindless::default(),
+            shared: Shared::default(),
             space: AddressSpace::default(),
             native: Arc::new(native),
         }

@@ -158,6 +158,29 @@ impl Device {
         self.api.external_semaphores().filter(|_| able)
     }
 
+    /// Whether the device has no memory beside the host's.
+    pub fn is_integrated(&self) -> bool {
+        self.facts.base.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0
+    }
+
+    /// Whether other processes can open objects of this kind.
+    pub fn shares(&self, what: ze_ipc_property_flag_t) -> bool {
+        self.platform.ipc & what != 0
+    }
+
+    /// The kind of descriptor that physical memory crosses to other processes as. None if it cannot.
+    pub fn physical_descriptor(&self) -> Option<ze_external_memory_type_flag_t> {
+        self.api.zePhysicalMemGetProperties?;
+        let external = &self.facts.external;
+        let both = external.memoryAllocationImportTypes & external.memoryAllocationExportTypes;
+        let kinds = [
+            ZE_EXTERNAL_MEMORY_TYPE_FLAG_OPAQUE_FD,
+            ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF,
+        ];
+        let found = kinds.into_iter().find(|kind| both & kind != 0);
+        found.filter(|_| self.has_virtual_memory())
+    }
+
     /// Whether images and samplers can be made.
     pub fn has_images(&self) -> bool {
         self.facts.image.maxImageDims2D > 0

@@ -20,9 +20,10 @@ use crate::kernel::{Kernel, Launch, Range};
 use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::settings::Settings;
+use crate::sharing;
 
 /// Bytes that the size of a slab is a multiple of.
-const SLAB_BYTES: usize = 2 << 20;
+pub const SLAB_BYTES: usize = 2 << 20;
 
 /// A device of the context. Host memory, which has no device, uses the first.
 fn place<'a>(
@@ -127,11 +128,6 @@ impl Driver for LevelZero {
         lane.recover()
     }
 
-    fn call_user(_: &Object<Device>, call: impl FnOnce()) -> Result<()> {
-        mem::call_user(call);
-        Ok(())
-    }
-
     fn launch(
         device: &Object<Device>,
         kernel: &Object<Kernel>,
@@ -223,31 +219,39 @@ impl Driver for LevelZero {
         }
     }
 
-    fn buffer(mem: &Object<Mem>, _: &Object<Device>) -> Result<(usize, usize)> {
+    fn shared_event(devices: &Devices<Self>, device: &Object<Device>) -> Result<Marker> {
+        sharing::new_event(devices, device)
+    }
+
+    fn record_shared(event: &Marker) -> Result<Work<Self>> {
+        sharing::record_event(event)
+    }
+
+    fn buffer(mem: &Object<Mem>, device: &Object<Device>) -> Result<(usize, usize)> {
         mem.check_buffer()?;
-        mem.begin_transfer()?;
+        mem.begin_transfer(device)?;
         Ok((mem.address(), mem.bytes()))
     }
 
     fn on_buffers(
         work: Work<Self>,
         dst: Option<&Object<Mem>>,
-        _: Option<&Object<Mem>>,
+        src: Option<&Object<Mem>>,
     ) -> Work<Self> {
         if let Some(dst) = dst {
             dst.is_written();
         }
-        work
+        mem::on_buffers(work, dst.map(|mem| &**mem), src.map(|mem| &**mem))
     }
 
     fn map(
         mem: &Object<Mem>,
-        _: &Object<Device>,
+        device: &Object<Device>,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<Self>)> {
-        mem.map(flags, offset, bytes)
+        mem.map(device, flags, offset, bytes)
     }
 
     fn unmap(mem: &Object<Mem>, _: &Object<Device>, addr: usize) -> Result<Work<Self>> {

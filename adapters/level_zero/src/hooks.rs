@@ -1,12 +1,14 @@
-//! Hooks of the engine: programs, buffers, images, samplers, other interfaces, address ranges and native handles. Each
-//! hook calls the module that owns its subject.
+//! Hooks of the engine: programs, buffers, images, samplers, other interfaces and processes, address ranges and native
+//! handles. Each hook calls the module that owns its subject.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_int, c_void};
+use std::os::fd::IntoRawFd as _;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{ImageInfo, Unwrapped, VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Handles, InfoOut, Object, OutHandle, Result, ensure};
+use ur::ipc::blob::Subject;
+use ur::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use ur::stream::{Context, Event, Hooks, NativeCall, Queue, UsmPool};
 
 use crate::LevelZero;
@@ -14,9 +16,10 @@ use crate::bindless::{self, CopyEnd, ExternalMem, ExternalSemaphore};
 use crate::device::Device;
 use crate::interop;
 use crate::kernel::Kernel;
-use crate::mem::Mem;
+use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::sampler::Sampler;
+use crate::sharing;
 use crate::virtual_mem::{AddressSpace, PhysicalMem, page_bytes};
 
 type OfContext = Object<Context<LevelZero>>;
@@ -45,6 +48,15 @@ fn page(this: &OfContext, bytes: usize) -> Result<usize> {
 
 fn all(context: &OfContext) -> impl Iterator<Item = &Object<Device>> {
     context.devices().iter().map(|device| &**device)
+}
+
+fn put(this: &OfContext, data: *const c_void, subject: Subject) -> Result<()> {
+    let given = &this.domain().state().shared.given;
+    given.put(data, sharing::kind(subject))
+}
+
+fn pointer(address: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(address)
 }
 
 impl Hooks<LevelZero> for LevelZero {
@@ -552,6 +564,101 @@ impl Hooks<LevelZero> for LevelZero {
         bindless::signal(this, semaphore, (has_value, value), waits, event)
     }
 
+    fn ipc_get_mem_handle_exp(
+        this: &OfContext,
+        mem: *mut c_void,
+        data: Out<'_, *mut c_void>,
+        size: Out<'_, usize>,
+    ) -> Result<()> {
+        sharing::get_memory(this, mem.addr(), data, size)
+    }
+
+    fn ipc_put_mem_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
+        put(this, data, Subject::Memory)
+    }
+
+    fn ipc_open_mem_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        data: &[u8],
+    ) -> Result<*mut c_void> {
+        sharing::open_memory(this, device, data).map(pointer)
+    }
+
+    fn ipc_close_mem_handle_exp(this: &OfContext, mem: *mut c_void) -> Result<()> {
+        sharing::close_memory(this, mem.addr())
+    }
+
+    fn ipc_get_phys_mem_handle_exp(
+        this: &OfContext,
+        memory: &Object<PhysicalMem>,
+    ) -> Result<(*mut c_void, usize)> {
+        sharing::get_physical(this, memory)
+    }
+
+    fn ipc_put_phys_mem_handle_exp(this: &OfContext, data: *const c_void) -> Result<()> {
+        put(this, data, Subject::Physical)
+    }
+
+    fn ipc_open_phys_mem_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        data: &[u8],
+    ) -> Result<Arc<Object<PhysicalMem>>> {
+        sharing::open_physical(this, device, data)
+    }
+
+    fn ipc_close_phys_mem_handle_exp(_: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+        ensure(memory.is_opened(), UR_RESULT_ERROR_INVALID_VALUE)?;
+        memory.release()
+    }
+
+    fn event_ipc_handle(this: &Object<Event<LevelZero>>) -> Result<(*mut c_void, usize)> {
+        sharing::get_event(this)
+    }
+
+    fn ipc_put_event_handle_exp(this: &OfContext, data: *mut c_void) -> Result<()> {
+        put(this, data, Subject::Event)
+    }
+
+    fn ipc_open_event_handle_exp(
+        this: &OfContext,
+        data: &[u8],
+    ) -> Result<Arc<Object<Event<LevelZero>>>> {
+        sharing::open_event(this, data)
+    }
+
+    fn memory_export_alloc_exportable_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        alignment: usize,
+        size: usize,
+        kind: ur_exp_external_mem_type_t,
+    ) -> Result<*mut c_void> {
+        sharing::alloc_exportable(this, device, alignment, size, kind).map(pointer)
+    }
+
+    fn memory_export_free_exportable_memory_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        mem: *mut c_void,
+    ) -> Result<()> {
+        sharing::free_exportable(this, device, mem.addr())
+    }
+
+    fn memory_export_export_memory_handle_exp(
+        this: &OfContext,
+        device: &Object<Device>,
+        kind: ur_exp_external_mem_type_t,
+        mem: *mut c_void,
+        handle: *mut c_void,
+    ) -> Result<()> {
+        let descriptor = sharing::export_descriptor(this, device, kind, mem.addr())?;
+        // SAFETY: `urMemoryExportExportMemoryHandleExp` promises room for an `int`.
+        unsafe { handle.cast::<c_int>().write(descriptor.into_raw_fd()) };
+        Ok(())
+    }
+
     fn native_command_exp(
         this: &OfQueue,
         run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
@@ -561,11 +668,8 @@ impl Hooks<LevelZero> for LevelZero {
         waits: Handles<'_, Event<LevelZero>>,
         event: OutHandle<'_, Event<LevelZero>>,
     ) -> Result<()> {
-        // The function may read and write all of them.
-        for mem in mems.iter() {
-            mem.for_kernel(UR_MEM_FLAG_READ_WRITE)?;
-        }
-        NativeCall { run, data }.enqueue(this, None, waits, event)
+        let bring = mem::bring(this.device(), mems.iter())?;
+        NativeCall { run, data }.enqueue(this, bring, waits, event)
     }
 
     fn queue_create_with_native_handle(

@@ -106,5 +106,5 @@ pub fn event_handle(this: &Object<Event<LevelZero>>) -> Result<ur_native_handle_
         NativeMarker::Event(event) => Arc::clone(event),
         NativeMarker::Point(point) => point.point.native()?,
     };
-    Ok(event.raw.0.expose_provenance())
+    Ok(event.raw()?.0.expose_provenance())
 }

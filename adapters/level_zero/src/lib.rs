@@ -3,8 +3,9 @@
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
 //! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
 //! lanes, events and memory (`exec`), native lists and events (`interop`), bindless images with memory and semaphores of
-//! other interfaces (`bindless`), and the bridge from the stream engine (`driver`,
-//! `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`. Must never know a loader of Unified
+//! other interfaces (`bindless`), memory and events of several processes (`sharing`), and the bridge from the stream
+//! engine (`driver`, `hooks`). `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`.
+//! Must never know a loader of Unified
 //! Runtime or another adapter.
 //!
 //! docs/src/reference/level-zero.md says what is there, and has facts of the drivers that were found by trying.
@@ -25,6 +26,7 @@ mod platform;
 mod program;
 mod sampler;
 mod settings;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod virtual_mem;

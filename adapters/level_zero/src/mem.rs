@@ -1,15 +1,10 @@
 //! Memory objects. Images are in `image`; the rest is about buffers.
 //!
-//! Buffers are in memory of the context's pools: device memory, or host memory in a context of several devices, which all
-//! of them reach. A mapping is a copy in host memory, or the buffer itself where the host reaches it.
+//! Buffers are in device memory of the context's pools. In a context of several devices a buffer has a copy on each device
+//! that needs one ([`Copies`]), unless all of them are integrated and share the host's memory, where the buffer then is. A
+//! mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
-//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy with these states:
-//!
-//! | the copy | until |
-//! |---|---|
-//! | is not made: the host's memory is current | the first command with the buffer, which makes the copy first |
-//! | equals the host's memory | a command that may write the buffer |
-//! | may be newer than the host's memory | the last release, which copies it back |
+//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]).
 //!
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
@@ -18,23 +13,21 @@ mod image;
 
 pub use image::Image;
 
-use std::cell::Cell;
-use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
-use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::{Context, Driver, MappedPointer, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::stream::{
+    Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Use, Uses, Work,
+    in_user_function,
+};
 
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::{self, Native};
+use crate::exec::{self, Copies, Native, Part};
 
 type OfContext = Object<Context<LevelZero>>;
 
@@ -44,10 +37,9 @@ pub struct Mem {
     address: usize,
     bytes: usize,
     storage: Storage,
-    /// Of a copy of the host's memory, and of an image: a [`Use`].
-    used: AtomicU8,
-    maps: Mutex<Vec<Map>>,
-    ended: Mutex<Vec<Arc<Ended>>>,
+    /// Of a copy of the host's memory, and of an image.
+    uses: Uses,
+    mappings: Mappings,
 }
 
 enum Storage {
@@ -55,12 +47,10 @@ enum Storage {
     Own {
         on_host: bool,
     },
-    /// Device memory of the context's pools, a copy of this host memory. Locked while bytes are copied between the
-    /// two.
-    Copy {
-        host: usize,
-        copies: Mutex<(), { rank::DRIVER }>,
-    },
+    /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
+    Copies(Arc<Copies>),
+    /// Memory of the context's pools, a copy of the host's memory.
+    Copy(HostCopy),
     /// Foreign memory. `own`: it is freed with the buffer.
     User {
         own: bool,
@@ -70,48 +60,13 @@ enum Storage {
     Image(Arc<Image>),
 }
 
-/// The commands so far with a copy of the host's memory, or with an image.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-enum Use {
-    None,
-    Reads,
-    Writes,
-}
-
-thread_local! {
-    /// Number of user functions that this thread is in.
-    static USERS: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Calls a user function. It is a part of enqueued work, so that it must not wait for all work: the last release of a
-/// buffer within it does not.
-pub fn call_user(call: impl FnOnce()) {
-    USERS.set(USERS.get() + 1);
-    call();
-    USERS.set(USERS.get() - 1);
-}
-
-/// A mapping of the host.
-struct Map {
-    at: usize,
-    offset: usize,
-    bytes: usize,
-    writes: bool,
-    /// Host memory of the context's pools, to be freed with the mapping.
-    staged: bool,
-}
-
-/// Host memory of an ended mapping. The command that reads it holds it until its submission.
-pub struct Ended(usize);
-
 /// The copy of a mapping's host memory back to its buffer.
 #[derive(Clone)]
 pub struct WriteBack {
     pub dst: usize,
     pub src: usize,
     pub bytes: usize,
-    _keeps: Arc<Ended>,
+    _keeps: Arc<EndedMapping>,
 }
 
 impl Mem {
@@ -127,28 +82,36 @@ impl Mem {
         let copies = flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER);
         let host = properties.map_or(null_mut(), |properties| properties.pHost);
         let host = host.expose_provenance();
-        let several = context.devices().len() > 1;
-        let most = context
-            .devices()
-            .iter()
-            .map(|device| LevelZero::max_alloc(device));
+        let devices = context.devices();
+        let most = devices.iter().map(|device| LevelZero::max_alloc(device));
         let fits = most.min().is_none_or(|most| bytes <= most);
         ensure(fits, UR_RESULT_ERROR_INVALID_BUFFER_SIZE)?;
+        let several = devices.len() > 1;
+        let on_host = several && devices.iter().all(|device| device.is_integrated());
+        let has_copies = several && !on_host && !uses;
         let address = match several {
-            true => hal::Context::usm_host_alloc(context, None, None, bytes)?,
-            false => Context::alloc_buffer(context, bytes, 0)?,
+            true if has_copies => 0,
+            true => hal::Context::usm_host_alloc(context, None, None, bytes)?.expose_provenance(),
+            false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
         };
         let storage = match uses {
-            true => Storage::Copy {
-                host,
-                copies: Mutex::default(),
-            },
-            false => Storage::Own { on_host: several },
+            true => Storage::Copy(HostCopy::of(host)),
+            false if has_copies => {
+                let native = &context.domain().state().native;
+                Storage::Copies(exec::copies(native, devices, bytes))
+            }
+            false => Storage::Own { on_host },
         };
-        let address = address.expose_provenance();
         let mem = Self::new(context.arc(), flags, address, bytes, storage);
-        if copies {
-            mem.copy(mem.address, host)?;
+        match &mem.storage {
+            Storage::Copies(parts) if copies => {
+                let first = &devices[0];
+                mem.allocate_on(parts, first)?;
+                mem.copy(parts.address(first.raw())?, host)?;
+                parts.is_written_on(first.raw())?;
+            }
+            _ if copies => mem.copy(address, host)?,
+            _ => {}
         }
         Ok(hal::new::<LevelZero, _>(mem))
     }
@@ -166,9 +129,8 @@ impl Mem {
             address,
             bytes,
             storage,
-            used: AtomicU8::new(Use::None as u8),
-            maps: Mutex::default(),
-            ended: Mutex::default(),
+            uses: Uses::default(),
+            mappings: Mappings::default(),
         }
     }
 
@@ -182,8 +144,8 @@ impl Mem {
         let state = context.domain().state();
         let bytes = exec::range(&state.native, native)?;
         let (flags, storage) = (UR_MEM_FLAG_READ_WRITE, Storage::User { own });
-        let mem = Self::new(context.arc(), flags, native, bytes, storage);
-        Ok(hal::new::<LevelZero, _>(mem))
+        let own = Self::new(context.arc(), flags, native, bytes, storage);
+        Ok(hal::new::<LevelZero, _>(own))
     }
 
     pub fn address(&self) -> usize {
@@ -208,39 +170,61 @@ impl Mem {
         }
     }
 
-    /// Prepares the buffer for a command, which sees all that the host has written so far.
-    fn begin(&self, with: Use) -> Result<()> {
-        let whole = self.whole();
-        let Storage::Copy { host, copies } = &whole.storage else {
-            return Ok(());
-        };
-        if whole.used.load(Ordering::Acquire) >= with as u8 {
+    /// The buffer's copies and its place in them, if it has copies on several devices.
+    fn part(&self) -> Option<Part> {
+        match &self.whole().storage {
+            Storage::Copies(copies) => Some(Part {
+                copies: Arc::clone(copies),
+                offset: self.address,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Allocates a copy on a device, unless it has one.
+    fn allocate_on(&self, copies: &Copies, device: &Device) -> Result<()> {
+        let device = exec::home(copies, device)?.device();
+        if copies.address(device.raw()).is_ok() {
             return Ok(());
         }
-        let _copying = copies.lock();
-        if whole.used.load(Ordering::Relaxed) == Use::None as u8 {
-            whole.copy(whole.address, *host)?;
+        let (kind, context) = (ur::stream::Kind::Device, &self.context);
+        let new = Context::alloc_now(context, kind, Some(device), None, None, self.whole().bytes)?;
+        // Another thread may have allocated one meanwhile.
+        if let Some(unused) = copies.set_address(device.raw(), new.expose_provenance())? {
+            context.free_buffer(unused);
         }
-        whole.used.fetch_max(with as u8, Ordering::Release);
         Ok(())
     }
 
-    /// [`Mem::begin`] for a copy or fill.
-    pub fn begin_transfer(&self) -> Result<()> {
-        self.begin(Use::Reads)
+    /// Prepares the buffer for a command of a device, which sees all that the host has written so far.
+    fn begin(&self, device: &Device, with: Use) -> Result<()> {
+        let whole = self.whole();
+        match &whole.storage {
+            Storage::Copy(copy) => {
+                copy.begin(&whole.uses, with, || whole.copy(whole.address, copy.host))
+            }
+            Storage::Copies(copies) => {
+                let home = exec::home(copies, device)?.device().raw();
+                match copies.needs_address(home, with == Use::Writes) {
+                    true => self.allocate_on(copies, device),
+                    false => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// [`Mem::begin`] for a copy or fill, which uses any copy that the device reaches.
+    pub fn begin_transfer(&self, device: &Device) -> Result<()> {
+        self.begin(device, Use::Reads)
     }
 
     /// Records that a command writes the buffer. [`Mem::begin_transfer`] was called for it.
     pub fn is_written(&self) {
         let whole = self.whole();
-        if let Storage::Copy { .. } = whole.storage {
-            whole.used.fetch_max(Use::Writes as u8, Ordering::Release);
+        if let Storage::Copy(_) = whole.storage {
+            whole.uses.add(Use::Writes);
         }
-    }
-
-    /// Records a command that uses the buffer or image.
-    fn is_used(&self, with: Use) {
-        self.used.fetch_max(with as u8, Ordering::Release);
     }
 
     /// How a kernel uses the buffer or image, by the argument's flags.
@@ -252,25 +236,46 @@ impl Mem {
         }
     }
 
-    /// The address for a kernel that uses the buffer as the argument's flags say.
-    pub fn for_kernel(&self, flags: ur_mem_flags_t) -> Result<usize> {
-        self.begin(self.use_by(flags))?;
-        Ok(self.address)
+    /// What a kernel gets that uses the buffer as the argument's flags say.
+    pub fn for_kernel(&self, device: &Device, flags: ur_mem_flags_t) -> Result<ForKernel> {
+        let with = self.use_by(flags);
+        self.begin(device, with)?;
+        Ok(match self.part() {
+            Some(part) => ForKernel::Part(part, with == Use::Writes),
+            None => ForKernel::Address(self.address),
+        })
+    }
+
+    /// The address on a device, for foreign code, which may read and write there. Waits for all commands if the
+    /// device's copy is not current.
+    fn native_address(&self, device: &Object<Device>) -> Result<usize> {
+        if let Some(image) = self.as_image() {
+            self.uses.add(Use::Writes);
+            return image.native(&self.context, device);
+        }
+        self.begin(device, Use::Writes)?;
+        let Some(part) = self.part() else {
+            return Ok(self.address);
+        };
+        let home = exec::home(&part.copies, device)?.device();
+        if !part.copies.is_only_on(home.raw()) {
+            // A user function is a part of enqueued work.
+            if !in_user_function() {
+                self.context.finish()?;
+            }
+            let native = &self.context.domain().state().native;
+            exec::at_once(native, device, |list| {
+                exec::for_kernel(list, &part, true).map(drop)
+            })?;
+        }
+        Ok(part.copies.address(home.raw())? + part.offset)
     }
 
     /// Copies the buffer or image back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
-        let is_written = || self.used.load(Ordering::Acquire) == Use::Writes as u8;
         match &self.storage {
-            Storage::Copy { host, copies } => {
-                let _copying = copies.lock();
-                if is_written()
-                    && let Err(error) = self.copy(*host, self.address)
-                {
-                    log::error!("what a buffer holds is lost: {:?}", error.code());
-                }
-            }
-            Storage::Image(image) if is_written() => image.bring_back(&self.context),
+            Storage::Copy(copy) => copy.end(&self.uses, || self.copy(copy.host, self.address)),
+            Storage::Image(image) if self.uses.has(Use::Writes) => image.bring_back(&self.context),
             _ => {}
         }
     }
@@ -278,13 +283,8 @@ impl Mem {
     /// Returns the memory to the host after its last use. Waits for it, since the caller may free the memory next.
     /// Within a user function, the copy is made later.
     fn return_to_host(this: &Object<Self>) {
-        let over = match USERS.get() {
-            0 => this.context.finish().inspect(|()| this.bring_back()),
-            _ => {
-                let mem = this.arc();
-                this.context.when_finished(move || mem.bring_back())
-            }
-        };
+        let mem = this.arc();
+        let over = this.context.after_use(move || mem.bring_back());
         if let Err(error) = over {
             log::error!("a buffer was not returned to the host: {:?}", error.code());
         }
@@ -301,9 +301,12 @@ impl Mem {
     /// Address of host memory that a mapping of the buffer is, or 0 if there is none.
     fn host(&self) -> usize {
         match &self.storage {
-            Storage::Copy { host, .. } => *host,
+            Storage::Copy(copy) => copy.host,
             Storage::Own { on_host: true } => self.address,
-            Storage::Own { on_host: false } | Storage::User { .. } | Storage::Image(_) => 0,
+            Storage::Own { on_host: false }
+            | Storage::Copies(_)
+            | Storage::User { .. }
+            | Storage::Image(_) => 0,
             Storage::Parent(parent) => match parent.host() {
                 0 => 0,
                 host => host + (self.address - parent.address),
@@ -313,96 +316,114 @@ impl Mem {
 
     pub fn map(
         &self,
+        device: &Device,
         flags: ur_map_flags_t,
         offset: usize,
         bytes: usize,
     ) -> Result<(MappedPointer, Work<LevelZero>)> {
-        self.free_ended();
         let src = self.range(offset, bytes)?;
-        self.begin_transfer()?;
-        let staged = self.host() == 0;
-        let at = match self.host() {
-            0 => {
-                hal::Context::usm_host_alloc(&self.context, None, None, bytes)?.expose_provenance()
-            }
+        self.begin_transfer(device)?;
+        let host = match self.host() {
+            0 => 0,
             host => host + offset,
         };
-        let invalidates = flags.contains(UR_MAP_FLAG_WRITE_INVALIDATE_REGION);
-        self.maps.lock().push(Map {
-            at,
-            offset,
-            bytes,
-            writes: flags.contains(UR_MAP_FLAG_WRITE) || invalidates,
-            staged,
-        });
+        let (at, reads) = self
+            .mappings
+            .map(&self.context, flags, (offset, bytes), host)?;
         let dst = at;
         #[rustfmt::skip]
-        let work = match invalidates || at == src {
-            true => Work::Marker,
-            false => Work::Copy { dst, src, bytes },
+        let work = match reads && at != src {
+            true => on_buffers(Work::Copy { dst, src, bytes }, None, Some(self)),
+            false => Work::Marker,
         };
         Ok((MappedPointer::at(at), work))
     }
 
     pub fn unmap(&self, at: usize) -> Result<Work<LevelZero>> {
-        self.free_ended();
-        let mut maps = self.maps.lock();
-        let found = maps.iter().rposition(|map| map.at == at);
-        let map = maps.swap_remove(found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
-        drop(maps);
-        let dst = self.address + map.offset;
-        let ended = Arc::new(Ended(map.at));
-        if map.staged {
-            self.ended.lock().push(Arc::clone(&ended));
-        }
-        if !map.writes || dst == map.at {
+        let ended = self.mappings.unmap(&self.context, at)?;
+        let dst = self.address + ended.offset;
+        if !ended.writes || dst == at {
             return Ok(Work::Marker);
         }
         self.is_written();
+        let bytes = ended.bytes;
+        if let Some(part) = self.part() {
+            let src = at;
+            #[rustfmt::skip]
+            let copy = exec::transfer(Work::Copy { dst, src, bytes }, Some(part), None);
+            return Ok(match copy {
+                // Keeps the mapping's memory until the copy is submitted.
+                Work::Native(native) => Work::Native(native.keeping(ended)),
+                other => other,
+            });
+        }
         Ok(Work::Native(Native::WriteBack(WriteBack {
             dst,
-            src: map.at,
-            bytes: map.bytes,
+            src: at,
+            bytes,
             _keeps: ended,
         })))
     }
-
-    /// Frees the memory of mappings whose last command was submitted. A free is ordered behind all submitted work.
-    /// The command itself runs under its lane's lock, where no memory may be freed.
-    fn free_ended(&self) {
-        let unused = |ended: &mut Arc<Ended>| Arc::strong_count(ended) == 1;
-        let all: Vec<_> = self.ended.lock().extract_if(.., unused).collect();
-        for ended in all {
-            free(&self.context, ended.0);
-        }
-    }
 }
 
-fn free(context: &OfContext, at: usize) {
-    let start: *mut c_void = std::ptr::with_exposed_provenance_mut(at);
-    if let Err(error) = hal::Context::usm_free(context, start) {
-        log::error!("a buffer's memory is lost: {:?}", error.code());
+/// Work that makes memory ready for foreign commands on a device, which may read and write there. None if it needs
+/// nothing.
+pub fn bring<'a>(
+    device: &Object<Device>,
+    mems: impl Iterator<Item = &'a Object<Mem>>,
+) -> Result<Option<Work<LevelZero>>> {
+    let mut parts = Vec::new();
+    for mem in mems {
+        mem.begin(device, Use::Writes)?;
+        parts.extend(mem.part());
+    }
+    if parts.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Work::Native(Native::call(move |list| {
+        let mut parts = parts.iter();
+        parts.try_for_each(|part| exec::for_kernel(list, part, true).map(drop))
+    }))))
+}
+
+/// A buffer as an argument of a kernel.
+pub enum ForKernel {
+    Address(usize),
+    /// The address is known only with the launch, which writes there or not.
+    Part(Part, bool),
+}
+
+/// Resolves a copy or fill on these buffers.
+pub fn on_buffers(work: Work<LevelZero>, dst: Option<&Mem>, src: Option<&Mem>) -> Work<LevelZero> {
+    let [to, from] = [dst, src].map(|mem| mem.and_then(Mem::part));
+    match to.is_some() || from.is_some() {
+        true => exec::transfer(work, to, from),
+        false => work,
     }
 }
 
 impl Drop for Mem {
     fn drop(&mut self) {
-        for map in std::mem::take(self.maps.get_mut()) {
-            if map.staged {
-                free(&self.context, map.at);
-            }
-        }
-        for ended in std::mem::take(self.ended.get_mut()) {
-            free(&self.context, ended.0);
-        }
+        self.mappings.clear(&self.context);
         match self.storage {
-            Storage::Own { .. } | Storage::Copy { .. } => free(&self.context, self.address),
+            Storage::Own { .. } | Storage::Copy(_) => self.context.free_buffer(self.address),
+            // Pending commands may wait for the copies of them.
+            Storage::Copies(ref copies) => {
+                copies
+                    .addresses()
+                    .for_each(|at| self.context.free_buffer(at));
+                let last = Arc::clone(copies);
+                let done = self.context.when_finished(move || drop(last));
+                if let Err(error) = done.or_else(|_| self.context.finish()) {
+                    log::error!("a buffer ended early: {:?}", error.code());
+                }
+            }
             Storage::User { own: true } => {
                 exec::free(&self.context.domain().state().native, self.address);
             }
             Storage::User { own: false } | Storage::Parent(_) => {}
             // Pending commands may use the native images.
-            Storage::Image(ref image) if *self.used.get_mut() != Use::None as u8 => {
+            Storage::Image(ref image) if self.uses.has(Use::Reads) => {
                 let last = Arc::clone(image);
                 let done = self.context.when_finished(move || drop(last));
                 if let Err(error) = done.or_else(|_| self.context.finish()) {
@@ -425,11 +446,11 @@ impl Body for Mem {
             _ => this,
         };
         let of_host = match &whole.storage {
-            Storage::Copy { .. } => true,
+            Storage::Copy(_) => true,
             Storage::Image(image) => image.is_over_host(),
             _ => false,
         };
-        if of_host && whole.used.load(Ordering::Acquire) != Use::None as u8 {
+        if of_host && whole.uses.has(Use::Reads) {
             Self::return_to_host(whole);
         }
     }
@@ -460,13 +481,7 @@ impl hal::Mem<LevelZero> for Mem {
         this: &Object<Self>,
         device: Option<&Object<Device>>,
     ) -> Result<ur_native_handle_t> {
-        if let Some(image) = this.as_image() {
-            let device = device.unwrap_or(&this.context.devices()[0]);
-            this.is_used(Use::Writes);
-            return image.native(&this.context, device);
-        }
-        this.begin(Use::Writes)?;
-        Ok(this.address)
+        this.native_address(device.unwrap_or(&this.context.devices()[0]))
     }
 
     fn get_info(this: &Object<Self>, what: MemInfo, out: InfoOut<'_>) -> Result<()> {

@@ -20,6 +20,8 @@ pub struct Platform {
     /// The extensions that the driver names.
     extensions: Vec<String>,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// What other processes can open.
+    pub ipc: ze_ipc_property_flags_t,
     /// The functions that make host memory known; none where the driver has none.
     pub imports: Option<Imports>,
 }
@@ -78,6 +80,9 @@ impl Platform {
             call!(api, zeDriverGetProperties(raw, &mut properties))?;
             call!(api, zeDriverGetApiVersion(raw, &mut interface))?;
         }
+        let mut ipc = ze_driver_ipc_properties_t::default();
+        // SAFETY: the answer has its tag and is writable.
+        let shares = unsafe { call!(api, zeDriverGetIpcProperties(raw, &mut ipc)) };
         let version = properties.driverVersion;
         Ok(Self {
             api,
@@ -85,6 +90,7 @@ impl Platform {
             version: Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff),
             extensions: extensions.iter().map(|one| text(&one.name)).collect(),
             devices: OnceLock::new(),
+            ipc: if shares.is_ok() { ipc.flags } else { 0 },
             imports: Imports::find(api, raw),
         })
     }

@@ -10,11 +10,11 @@ use std::ffi::{CStr, CString, c_void};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::answers::{Build, ProgramPart, program_info};
+use ur::hal::answers::{ProgramPart, program_info};
 use ur::hal::metadata::{entries, name, sizes};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
-use ur::stream::Context;
+use ur::stream::{Built, Context, Part as _, Parts};
 use ur::timeline::sync::{Mutex, MutexGuard};
 
 pub use module::Module;
@@ -28,10 +28,9 @@ use spirv::is_spirv;
 type OfContext = Object<Context<LevelZero>>;
 
 pub struct Program {
-    context: Arc<OfContext>,
     /// The SPIR-V that the program was created with; none of a program of other origin.
     il: Option<Arc<[u8]>>,
-    parts: Vec<Part>,
+    parts: Parts<LevelZero, Part>,
     metadata: Metadata,
 }
 
@@ -43,8 +42,7 @@ struct Part {
 
 struct State {
     inputs: Vec<Input>,
-    build: Build,
-    module: Option<Arc<Module>>,
+    built: Built<Module>,
 }
 
 impl ProgramPart<LevelZero> for Part {
@@ -55,15 +53,21 @@ impl ProgramPart<LevelZero> for Part {
     /// The driver's own code once the part is built, else what it was created with, unless that is SPIR-V.
     fn binary(&self) -> Cow<'_, [u8]> {
         let state = self.state();
-        let built = state
-            .module
-            .as_ref()
-            .and_then(|module| module.binary().ok());
+        let module = state.built.module().ok();
+        let built = module.as_ref().and_then(|module| module.binary().ok());
         match (built, state.inputs.as_slice()) {
             (Some(code), _) => code.to_vec().into(),
             (None, [one]) if !one.is_il => one.code.to_vec().into(),
             _ => Cow::Borrowed(&[]),
         }
+    }
+}
+
+impl ur::stream::Part<LevelZero> for Part {
+    type Module = Module;
+
+    fn built<R>(&self, read: impl FnOnce(&Built<Module>) -> R) -> R {
+        read(&self.state().built)
     }
 }
 
@@ -73,8 +77,7 @@ impl Part {
             device: device.arc(),
             state: Mutex::new(State {
                 inputs,
-                build: Build::none(UR_PROGRAM_BINARY_TYPE_NONE),
-                module: None,
+                built: Built::none(),
             }),
         }
     }
@@ -98,23 +101,10 @@ impl Part {
             (Ok(module), Symbols::Resolved { failure }) => resolved(module, log, failure),
             (built, _) => (built, log),
         };
-        let (status, binary) = match built {
-            Ok(_) => (
-                UR_PROGRAM_BUILD_STATUS_SUCCESS,
-                UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
-            ),
-            Err(_) => (UR_PROGRAM_BUILD_STATUS_ERROR, UR_PROGRAM_BINARY_TYPE_NONE),
-        };
-        let failed = built.as_ref().err().copied();
-        let mut state = self.state();
-        state.build = Build {
-            status,
-            binary,
-            options: options.into(),
-            log,
-        };
-        state.module = built.ok();
-        failed.map_or(Ok(()), Err)
+        let binary = UR_PROGRAM_BINARY_TYPE_EXECUTABLE;
+        self.state()
+            .built
+            .end(built.map(Some), binary, options, log)
     }
 
     /// Keeps the options for a link: the driver compiles when it links.
@@ -122,33 +112,17 @@ impl Part {
         let mut state = self.state();
         let is_il = !state.inputs.is_empty() && state.inputs.iter().all(|input| input.is_il);
         ensure(is_il, UR_RESULT_ERROR_INVALID_OPERATION)?;
-        if !is_whole(&state.inputs) {
-            let (failed, log) = broken();
-            state.build = Build {
-                status: UR_PROGRAM_BUILD_STATUS_ERROR,
-                binary: UR_PROGRAM_BINARY_TYPE_NONE,
-                options: options.into(),
-                log,
-            };
-            state.module = None;
-            return failed.map(drop);
-        }
-        for input in &mut state.inputs {
-            input.options = options.into();
-        }
-        state.build = Build {
-            status: UR_PROGRAM_BUILD_STATUS_SUCCESS,
-            binary: UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
-            options: options.into(),
-            log: String::new(),
+        let (compiled, log) = match is_whole(&state.inputs) {
+            true => (Ok(None), String::new()),
+            false => broken(),
         };
-        state.module = None;
-        Ok(())
-    }
-
-    fn module(&self) -> Result<Arc<Module>> {
-        let module = self.state().module.clone();
-        module.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE))
+        if compiled.is_ok() {
+            for input in &mut state.inputs {
+                input.options = options.into();
+            }
+        }
+        let binary = UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT;
+        state.built.end(compiled, binary, options, log)
     }
 }
 
@@ -204,7 +178,7 @@ fn is_whole(inputs: &[Input]) -> bool {
 }
 
 /// The result and the log of a build of SPIR-V that is not whole.
-fn broken() -> (Result<Arc<Module>>, String) {
+fn broken<T>() -> (Result<T>, String) {
     let failed = Error::new(UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
     let log = "the SPIR-V ends within an instruction, or has one of no words";
     (Err(failed), log.to_owned())
@@ -280,11 +254,11 @@ impl Program {
         // SAFETY: `urProgramCreateWithIL` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
         let input = Input::new(il, true);
-        let part = |device: &Arc<Object<Device>>| Part::new(device, vec![input.clone()]);
+        let devices = context.devices().iter();
+        let parts = devices.map(|device| Part::new(device, vec![input.clone()]));
         Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
-            il: Some(Arc::clone(&input.code)),
-            parts: context.devices().iter().map(part).collect(),
+            parts: Parts::new(context, parts.collect()),
+            il: Some(input.code),
             metadata,
         }))
     }
@@ -299,18 +273,12 @@ impl Program {
     ) -> Result<Arc<Object<Self>>> {
         // SAFETY: `urProgramCreateWithBinary` requires valid metadata entries.
         let metadata = unsafe { Metadata::read(properties) }?;
-        let mut parts = Vec::new();
-        for (device, (&bytes, &binary)) in devices.iter().zip(lengths.iter().zip(binaries)) {
-            context.check_device(device)?;
-            ensure(bytes > 0, UR_RESULT_ERROR_INVALID_SIZE)?;
-            // SAFETY: `urProgramCreateWithBinary` requires binaries of these lengths.
-            let code = unsafe { checks::slice(binary, bytes) }?;
-            parts.push(Part::new(device, vec![Input::new(code, is_spirv(code))]));
-        }
+        let make = |device: &Object<Device>, code: &[u8]| {
+            Part::new(device, vec![Input::new(code, is_spirv(code))])
+        };
         Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
+            parts: Parts::of_binaries(context, devices, lengths, binaries, make)?,
             il: None,
-            parts,
             metadata,
         }))
     }
@@ -323,17 +291,11 @@ impl Program {
     ) -> Result<Arc<Object<Self>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_PROGRAM)?;
         let part = Part::new(&context.devices()[0], Vec::new());
-        {
-            let mut state = part.state();
-            state.build.status = UR_PROGRAM_BUILD_STATUS_SUCCESS;
-            state.build.binary = UR_PROGRAM_BINARY_TYPE_EXECUTABLE;
-            let native_context = &context.domain().state().native;
-            state.module = Some(Module::adopt(native_context, native, owned));
-        }
+        let native_context = &context.domain().state().native;
+        part.state().built = Built::adopted(Module::adopt(native_context, native, owned));
         Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
+            parts: Parts::new(context, vec![part]),
             il: None,
-            parts: vec![part],
             metadata: Metadata::default(),
         }))
     }
@@ -353,43 +315,24 @@ impl Program {
             program.check_context(context)?;
             metadata.join(&program.metadata);
         }
-        let mut parts = Vec::new();
-        for device in devices {
-            context.check_device(device)?;
-            let own = programs.iter().filter_map(|program| program.part(device));
+        let parts = Parts::linked(context, devices, |device| {
+            let own = programs.iter();
+            let own = own.filter_map(|program| program.parts.find(device));
             let inputs: Vec<Input> = own.flat_map(|part| part.state().inputs.clone()).collect();
-            // No program has code for this device.
             if inputs.is_empty() {
-                continue;
+                return Ok(None);
             }
             let part = Part::new(device, inputs);
             // The caller gets no program to query the log of.
             let linked = part.build(context, options, symbols);
-            linked.map_err(|error| error.explained(&part.state().build.log))?;
-            parts.push(part);
-        }
-        ensure(!parts.is_empty(), UR_RESULT_ERROR_INVALID_PROGRAM)?;
+            linked.map_err(|error| error.explained(&part.state().built.build.log))?;
+            Ok(Some(part))
+        })?;
         Ok(hal::new::<LevelZero, _>(Self {
-            context: context.arc(),
-            il: None,
             parts,
+            il: None,
             metadata,
         }))
-    }
-
-    /// Calls `each` with the part of each device that the program has code for.
-    fn for_each<'a>(
-        &self,
-        devices: impl Iterator<Item = &'a Object<Device>>,
-        each: impl Fn(&Part) -> Result<()>,
-    ) -> Result<()> {
-        for device in devices {
-            self.context.check_device(device)?;
-            if let Some(part) = self.part(device) {
-                each(part)?;
-            }
-        }
-        Ok(())
     }
 
     /// `urProgramDynamicLinkExp`: resolves the open symbols of built programs, device by device.
@@ -402,7 +345,9 @@ impl Program {
             ensure(built, invalid)?;
         }
         for device in context.devices() {
-            let modules = programs.iter().filter_map(|one| one.module(device).ok());
+            let modules = programs
+                .iter()
+                .filter_map(|one| one.parts.module(device).ok());
             let (linked, log) = Module::link_dynamically(&modules.collect::<Vec<_>>());
             linked.map_err(|error| error.explained(&log))?;
         }
@@ -417,7 +362,8 @@ impl Program {
     ) -> Result<()> {
         let options = options.unwrap_or_default();
         let symbols = Symbols::of(flags, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
-        self.for_each(devices, |part| part.build(&self.context, options, symbols))
+        self.parts
+            .for_each(devices, |part| part.build(self.context(), options, symbols))
     }
 
     pub fn compile<'a>(
@@ -426,32 +372,20 @@ impl Program {
         options: Option<&CStr>,
     ) -> Result<()> {
         let options = options.unwrap_or_default();
-        self.for_each(devices, |part| part.compile(options))
+        self.parts.for_each(devices, |part| part.compile(options))
     }
 
     pub fn check_context(&self, context: &OfContext) -> Result<()> {
-        let own = std::ptr::eq(&*self.context, context);
-        ensure(own, UR_RESULT_ERROR_INVALID_PROGRAM)
+        self.parts.check_context(context)
     }
 
     pub fn context(&self) -> &Arc<OfContext> {
-        &self.context
-    }
-
-    fn part(&self, device: &Object<Device>) -> Option<&Part> {
-        let mut parts = self.parts.iter();
-        parts.find(|part| std::ptr::eq(&*part.device, device))
-    }
-
-    fn module(&self, device: &Object<Device>) -> Result<Arc<Module>> {
-        let part = self.part(device);
-        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        part.ok_or(none)?.module()
+        self.parts.context()
     }
 
     /// The address of a function.
     pub fn function(&self, device: &Object<Device>, name: &CStr) -> Result<*mut c_void> {
-        let module = self.module(device)?;
+        let module = self.parts.module(device)?;
         if let Some(found) = module.function(name)? {
             return Ok(found);
         }
@@ -472,7 +406,7 @@ impl Program {
             .globals
             .get(name.to_bytes())
             .map_or(name, CString::as_c_str);
-        let found = self.module(device)?.global(name)?;
+        let found = self.parts.module(device)?.global(name)?;
         found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
     }
 
@@ -509,7 +443,7 @@ impl hal::Program<LevelZero> for Program {
             ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
         }
         let names = || this.kernel_names();
-        program_info::<LevelZero>(this, &this.context, &this.parts, names, what, out)
+        program_info::<LevelZero>(this, this.context(), &this.parts, names, what, out)
     }
 
     fn get_build_info(
@@ -518,10 +452,7 @@ impl hal::Program<LevelZero> for Program {
         what: ProgramBuildInfo,
         out: InfoOut<'_>,
     ) -> Result<()> {
-        this.context.check_device(device)?;
-        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        let build = this.part(device).ok_or(none)?.state().build.clone();
-        build.get_info(what, out)
+        this.parts.build_info(device, what, out)
     }
 
     fn set_specialization_constants(
@@ -542,7 +473,7 @@ impl hal::Program<LevelZero> for Program {
             value[..bytes.len()].copy_from_slice(bytes);
             values.push((constant.id, value));
         }
-        for part in &this.parts {
+        for part in this.parts.iter() {
             let mut state = part.state();
             for input in state.inputs.iter_mut().filter(|input| input.is_il) {
                 for (id, value) in &values {
@@ -555,23 +486,13 @@ impl hal::Program<LevelZero> for Program {
     }
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        let part = this.parts.first();
-        let part = part.ok_or(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM))?;
-        Ok(part.module()?.raw.0.expose_provenance())
+        Ok(this.parts.first_module()?.raw.0.expose_provenance())
     }
 
     fn kernel_create(this: &Object<Self>, name: &CStr) -> Result<Arc<Object<Kernel>>> {
-        let mut codes = Vec::new();
-        let mut built = false;
-        for part in &this.parts {
-            let Ok(module) = part.module() else { continue };
-            built = true;
-            if let Some(code) = Code::find(&module, &part.device, name)? {
-                codes.push((Arc::clone(&part.device), Arc::new(code)));
-            }
-        }
-        ensure(built, UR_RESULT_ERROR_INVALID_PROGRAM_EXECUTABLE)?;
-        ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
+        let find =
+            |module: &Arc<Module>, device: &Object<Device>| Code::find(module, &device.arc(), name);
+        let codes = this.parts.codes(find)?;
         let limits = this.metadata.groups.get(name.to_bytes()).copied();
         Ok(Kernel::new(this, name, codes, limits.unwrap_or_default()))
     }

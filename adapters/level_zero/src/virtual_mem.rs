@@ -4,6 +4,8 @@
 //! time; a second mapping is `INVALID_ARGUMENT`. Earlier drivers do not check.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::ptr::{from_mut, null};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -11,6 +13,8 @@ use ur::hal::answers::physical_mem_info;
 use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::context::NativeContext;
@@ -27,6 +31,68 @@ pub struct AddressSpace {
 pub struct Block {
     context: Arc<NativeContext>,
     raw: ze_physical_mem_handle_t,
+    /// The kind of its descriptor, of a block made for other processes.
+    exports: Option<ze_external_memory_type_flag_t>,
+    /// The descriptor of a block that other processes open, once one has asked.
+    file: Mutex<Option<Arc<OwnedFd>>, { rank::LEAF }>,
+}
+
+impl Block {
+    fn create(
+        context: &Arc<NativeContext>,
+        device: &Device,
+        bytes: usize,
+        exports: Option<ze_external_memory_type_flag_t>,
+        chain: *const c_void,
+    ) -> Result<Arc<Self>> {
+        let mut desc = ze_physical_mem_desc_t {
+            pNext: chain,
+            flags: ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE,
+            size: bytes,
+            ..Default::default()
+        };
+        let mut raw = ze_physical_mem_handle_t::NULL;
+        // SAFETY: the description has its tag, its chain lasts for the call, and there is room for the handle.
+        unsafe {
+            call!(
+                context.api,
+                zePhysicalMemCreate(context.raw, device.raw(), &mut desc, &mut raw)
+            )
+        }?;
+        Ok(Arc::new(Self {
+            context: Arc::clone(context),
+            raw,
+            exports,
+            file: Mutex::default(),
+        }))
+    }
+
+    /// The descriptor, of a block made for other processes.
+    pub fn file(&self) -> Result<Arc<OwnedFd>> {
+        let mut known = self.file.lock();
+        if let Some(file) = &*known {
+            return Ok(Arc::clone(file));
+        }
+        let query = self.context.api.zePhysicalMemGetProperties;
+        let query = query.ok_or(Error::unsupported())?;
+        let mut export = ze_external_memory_export_fd_t {
+            flags: self.exports.ok_or(Error::unsupported())?,
+            fd: -1,
+            ..Default::default()
+        };
+        let mut found = ze_physical_mem_properties_t {
+            pNext: from_mut(&mut export).cast(),
+            ..Default::default()
+        };
+        // SAFETY: a live block; the answer has its tag, is writable, and its chain lasts for the call.
+        let code = unsafe { query(self.context.raw, self.raw, &mut found) };
+        check(code, "zePhysicalMemGetProperties")?;
+        ensure(export.fd >= 0, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        // SAFETY: the driver made the descriptor for the caller.
+        let file = Arc::new(unsafe { OwnedFd::from_raw_fd(export.fd) });
+        *known = Some(Arc::clone(&file));
+        Ok(file)
+    }
 }
 
 impl Drop for Block {
@@ -125,7 +191,7 @@ impl AddressSpace {
         )?;
         let block = &memory.block;
         self.ranges.map(start, bytes, access, || {
-            let Block { context, raw } = &**block;
+            let Block { context, raw, .. } = &**block;
             // SAFETY: the range is reserved and unmapped, and lies within the block.
             unsafe {
                 call!(
@@ -188,6 +254,8 @@ pub struct PhysicalMem {
     bytes: usize,
     flags: ur_physical_mem_flags_t,
     block: Arc<Block>,
+    /// Whether another process made it.
+    is_opened: bool,
 }
 
 impl PhysicalMem {
@@ -199,36 +267,83 @@ impl PhysicalMem {
     ) -> Result<Arc<Object<Self>>> {
         context.check_device(device)?;
         let flags = properties.map_or_else(Default::default, |properties| properties.flags);
-        // Memory that other processes open comes with the adapter's other sharing.
-        let shared = flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC);
-        ensure(!shared, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let kind = match flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) {
+            true => Some(device.physical_descriptor().ok_or(Error::unsupported())?),
+            false => None,
+        };
         let native = &context.domain().state().native;
         let page = page_bytes(native, device, bytes)?;
         let whole = bytes > 0 && bytes.is_multiple_of(page.max(1));
         ensure(whole, UR_RESULT_ERROR_INVALID_SIZE)?;
-        let mut desc = ze_physical_mem_desc_t {
-            flags: ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE,
-            size: bytes,
+        let mut export = ze_external_memory_export_desc_t {
+            flags: kind.unwrap_or_default(),
             ..Default::default()
         };
-        let mut raw = ze_physical_mem_handle_t::NULL;
-        // SAFETY: the description has its tag, and there is room for the handle.
-        unsafe {
-            call!(
-                native.api,
-                zePhysicalMemCreate(native.raw, device.raw(), &mut desc, &mut raw)
-            )
-        }?;
-        Ok(hal::new::<LevelZero, _>(Self {
+        let chain = match kind {
+            Some(_) => from_mut(&mut export).cast_const().cast(),
+            None => null(),
+        };
+        let block = Block::create(native, device, bytes, kind, chain)?;
+        Ok(Self::made(context, device, (bytes, flags), block, false))
+    }
+
+    /// The memory of another process, by a descriptor.
+    pub fn open(
+        context: &Object<Context<LevelZero>>,
+        device: &Object<Device>,
+        bytes: usize,
+        file: &OwnedFd,
+    ) -> Result<Arc<Object<Self>>> {
+        let kind = device.physical_descriptor().ok_or(Error::unsupported())?;
+        let native = &context.domain().state().native;
+        let mut import = ze_external_memory_import_fd_t {
+            flags: kind,
+            fd: file.as_raw_fd(),
+            ..Default::default()
+        };
+        let chain = from_mut(&mut import).cast_const().cast();
+        let block = Block::create(native, device, bytes, None, chain)?;
+        let facts = (bytes, UR_PHYSICAL_MEM_FLAG_ENABLE_IPC);
+        Ok(Self::made(context, device, facts, block, true))
+    }
+
+    fn made(
+        context: &Object<Context<LevelZero>>,
+        device: &Object<Device>,
+        (bytes, flags): (usize, ur_physical_mem_flags_t),
+        block: Arc<Block>,
+        is_opened: bool,
+    ) -> Arc<Object<Self>> {
+        hal::new::<LevelZero, _>(Self {
             context: context.arc(),
             device: device.arc(),
             bytes,
             flags,
-            block: Arc::new(Block {
-                context: Arc::clone(native),
-                raw,
-            }),
-        }))
+            block,
+            is_opened,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// `UNSUPPORTED_FEATURE` if no memory of the device can be opened by other processes.
+    pub fn check_shareable(&self) -> Result<()> {
+        let kind = self.device.physical_descriptor();
+        ensure(kind.is_some(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    }
+
+    /// The block, for other processes. `INVALID_ARGUMENT` if the memory was created without
+    /// `UR_PHYSICAL_MEM_FLAG_ENABLE_IPC`, or is another process's.
+    pub fn shared_block(&self) -> Result<&Arc<Block>> {
+        let own = self.flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) && !self.is_opened;
+        ensure(own, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        Ok(&self.block)
+    }
+
+    pub fn is_opened(&self) -> bool {
+        self.is_opened
     }
 }
 

@@ -2,7 +2,6 @@
 //! that were enqueued, since some of them may use it. The host and all devices share one address space:
 //! nothing migrates, and a mapping is the buffer's own address.
 
-use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
@@ -124,10 +123,7 @@ impl hal::Mem<Cpu> for Mem {
 impl Drop for Mem {
     fn drop(&mut self) {
         if let Storage::Own = self.storage {
-            let start: *mut c_void = ptr::with_exposed_provenance_mut(self.address);
-            if let Err(error) = hal::Context::usm_free(&*self.context, start) {
-                log::error!("a buffer's memory is lost: {:?}", error.code());
-            }
+            self.context.free_buffer(self.address);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::abi::*;
 use crate::hal::{self, ContextInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result};
 use crate::pool::{ExtentVersion, PoolKey};
+use crate::stream::driver::{call_user_anyway, in_user_function};
 use crate::stream::engine::Scope;
 use crate::stream::lane::LaneCore;
 use crate::stream::lane::LaneOwner;
@@ -87,6 +88,15 @@ impl<D: Driver> Context<D> {
     pub fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
         let everything = self.domain.everything().into();
         self.domain.engine().when(everything, |_| job())
+    }
+
+    /// Calls `then` once everything enqueued in the context so far has ended: before this returns, or later within a
+    /// user function, which is a part of enqueued work.
+    pub fn after_use(&self, then: impl FnOnce() + Send + 'static) -> Result<()> {
+        match in_user_function() {
+            false => self.finish().map(|()| then()),
+            true => self.when_finished(then),
+        }
     }
 
     /// Called after foreign memory at some address has become another, or its access has changed:
@@ -219,7 +229,7 @@ impl<D: Driver> Drop for Context<D> {
         for deleter in std::mem::take(self.deleters.get_mut()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (deleter.run)(deleter.data) };
-            D::call_user_anyway(&self.devices()[0], call);
+            call_user_anyway::<D>(&self.devices()[0], call);
         }
         self.unregister_all();
         self.current.lock().clear();

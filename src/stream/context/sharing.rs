@@ -18,7 +18,7 @@ pub struct ExportedBlock<D: Driver> {
     pub offset: usize,
     /// Bytes of the allocation as requested.
     pub bytes: usize,
-    /// The driver's name of each page and its bytes, in order.
+    /// The driver's name of each page and its bytes, in order. Empty if the memory has no pages.
     pub pages: Vec<(u64, usize)>,
 }
 
@@ -33,7 +33,7 @@ impl<D: Driver> Drop for ExportedBlock<D> {
 
 impl<D: Driver> Context<D> {
     /// Lets other processes open the allocation of device memory that starts at `addr`. `INVALID_VALUE` if
-    /// none does, `UNSUPPORTED_FEATURE` if its memory has no pages.
+    /// none does.
     pub fn export_block(&self, addr: usize) -> Result<ExportedBlock<D>> {
         let domain = self.domain();
         domain.engine().check()?;
@@ -54,10 +54,10 @@ impl<D: Driver> Context<D> {
             bytes: block.requested as usize,
             pages: Vec::new(),
         };
-        let pages = domain.memory.pages_at(&block);
-        let pages = pages.filter(|pages| !pages.is_empty());
-        let pages = pages.ok_or(Error::unsupported())?;
-        exported.offset = (block.addr - pages[0].0) as usize;
+        let pages = domain.memory.pages_at(&block).unwrap_or_default();
+        if let Some((first, _)) = pages.first() {
+            exported.offset = (block.addr - first) as usize;
+        }
         let named = pages.iter();
         exported.pages = named
             .map(|(_, page)| (page.name, page.bytes as usize))

@@ -132,6 +132,13 @@ impl<D: Driver> Context<D> {
         })
     }
 
+    /// Frees memory of a buffer, as [`Self::free_now`]. Nobody could be told of a failure.
+    pub fn free_buffer(&self, addr: usize) {
+        if let Err(error) = self.free_now(addr) {
+            log::error!("a buffer's memory is lost: {:?}", error.code());
+        }
+    }
+
     /// `urUSMFree`: the block is free once everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();

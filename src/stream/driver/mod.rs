@@ -11,6 +11,7 @@ pub(crate) mod deferred;
 mod devices;
 pub mod host;
 mod native_pool;
+mod user;
 
 use crate::abi::*;
 use crate::hal::Backend;
@@ -24,6 +25,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use devices::Devices;
 pub use native_pool::{NativeLimits, NativePool};
+pub use user::in_user_function;
+pub(crate) use user::{call_user, call_user_anyway};
 
 /// The result of a wait that covers a failed command, and of a query for its marker.
 pub const FAILED: Error = Error::new(UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS);
@@ -302,14 +305,6 @@ pub trait Driver: Backend + Payload {
         Ok(())
     }
 
-    /// As [`Driver::call_user`], but always calls the function.
-    fn call_user_anyway(device: &Object<Self::Device>, call: impl Fn()) {
-        if let Err(error) = Self::call_user(device, &call) {
-            log::error!("a user's function finds no device: {:?}", error.code());
-            call();
-        }
-    }
-
     /// Checks a launch and copies what it needs, for [`Work::Launch`]. Enqueues nothing.
     fn launch(
         device: &Object<Self::Device>,
@@ -478,8 +473,11 @@ pub trait Driver: Backend + Payload {
     }
 
     /// A native event that other processes can open, for [`Driver::record_shared`].
-    fn shared_event(device: &Object<Self::Device>) -> Result<Self::Marker> {
-        let _ = device;
+    fn shared_event(
+        devices: &Devices<Self>,
+        device: &Object<Self::Device>,
+    ) -> Result<Self::Marker> {
+        let _ = (devices, device);
         Err(Error::unsupported())
     }
 

@@ -20,7 +20,7 @@ mod reusable;
 use crate::abi::*;
 use crate::hal::{self, EventInfo, ProfilingInfo};
 use crate::object::{Body, Error, Handles, InfoOut, Object, Result, ensure};
-use crate::stream::driver::{is_failure, is_lost};
+use crate::stream::driver::{call_user_anyway, is_failure, is_lost};
 use crate::stream::engine::ForeignPoint;
 use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDependencies};
 use crate::stream::event::execution::RecordedExecution;
@@ -673,7 +673,7 @@ impl<D: Driver> Callback<D> {
         // SAFETY: the user's function, called once with the user's data and a live event.
         let call = || unsafe { (self.run)(event.handle().cast(), self.status, self.data) };
         let device = event.queue().map(|queue| queue.device());
-        D::call_user_anyway(device.unwrap_or(&event.context().devices()[0]), call);
+        call_user_anyway::<D>(device.unwrap_or(&event.context().devices()[0]), call);
     }
 }
 

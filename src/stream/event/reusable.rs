@@ -34,7 +34,7 @@ impl<D: Driver> Event<D> {
         context.check_device(device)?;
         let flags = desc.flags;
         let shared = match flags.contains(UR_EXP_EVENT_FLAG_IPC_EXP) {
-            true => Some(D::shared_event(device)?),
+            true => Some(D::shared_event(context.domain(), device)?),
             false => None,
         };
         let own = Reusable {

@@ -21,6 +21,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::driver::call_user;
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
 use crate::stream::queue::graph::Graph;
@@ -376,7 +377,7 @@ pub(crate) fn native_command<D: Driver>(
     let (graph, first) = record_node(this, first, waits, CaptureOrder::Native)?;
     let begun = this.capture.begin_native(this, first)?;
     let lease = this.leased.lease(&begun.lane);
-    let called = D::call_user(this.device(), run);
+    let called = call_user::<D>(this.device(), run);
     drop(lease);
     let last = this.capture.end_native(&begun);
     called?;

@@ -7,6 +7,7 @@
 use crate::abi::*;
 use crate::hal::{self, Unwrapped};
 use crate::object::{Body, Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::driver::call_user_anyway;
 use crate::stream::event::Event;
 use crate::stream::queue::replay;
 use crate::stream::recording::command::Target;
@@ -294,7 +295,7 @@ impl<D: Driver> Drop for Graph<D> {
         for callback in std::mem::take(self.callbacks.get_mut()) {
             // SAFETY: set by the user for this moment, with data that it wants to see.
             let call = || unsafe { (callback.run)(callback.data) };
-            D::call_user_anyway(&self.context.devices()[0], call);
+            call_user_anyway::<D>(&self.context.devices()[0], call);
         }
     }
 }

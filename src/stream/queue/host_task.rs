@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::object::{Handles, Object, OutHandle, Result};
+use crate::stream::driver::call_user_anyway;
 use crate::stream::engine::HostPoint;
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::event::{Event, Times};
@@ -29,7 +30,7 @@ impl<D: Driver> Task<D> {
         self.record_time(|timestamps| &timestamps.start);
         // SAFETY: the user's function, called once with the user's data.
         let call = || unsafe { (self.call.run)(self.call.data) };
-        D::call_user_anyway(self.queue.device(), call);
+        call_user_anyway::<D>(self.queue.device(), call);
         self.record_time(|timestamps| &timestamps.end);
         self.point.signal();
     }

@@ -7,6 +7,7 @@
 use crate::abi::{UR_COMMAND_ENQUEUE_NATIVE_EXP, ur_exp_enqueue_native_command_function_t};
 use crate::hal::Unwrapped;
 use crate::object::{Handles, Object, OutHandle, Result};
+use crate::stream::driver::call_user;
 use crate::stream::engine::dependencies::Dependencies;
 use crate::stream::engine::leases::Lease;
 use crate::stream::event::{Event, Times};
@@ -79,7 +80,7 @@ pub(crate) fn enqueue<D: Driver>(
     // Submitted user work cannot be dropped: a failure that is known only later propagates to the
     // command's event and its dependents.
     if !lease.0.what.drops(&waits) {
-        D::call_user(this.device(), run)?;
+        call_user::<D>(this.device(), run)?;
     }
     let end = queued.as_ref().map(|_| Arc::new(Timestamps::default()));
     let lane = Arc::clone(&lease.0.what);

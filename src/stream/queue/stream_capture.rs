@@ -18,6 +18,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use crate::stream::driver::call_user;
 use crate::stream::event::Event;
 use crate::stream::lane::LaneCore;
 use crate::stream::recording::command::Command;
@@ -58,7 +59,7 @@ pub(crate) fn native_command<D: Driver>(
         lane.aside(|native| D::submit(native, 0, work, None))?;
     }
     let lease = this.leased.lease(&lane);
-    let called = D::call_user(this.device(), run);
+    let called = call_user::<D>(this.device(), run);
     drop(lease);
     called?;
     deliver(this, &lane, UR_COMMAND_ENQUEUE_NATIVE_EXP, event)

@@ -12,6 +12,7 @@
 use crate::abi::*;
 use crate::hal::Unwrapped;
 use crate::object::{Object, Out, Result, ensure};
+use crate::stream::driver::call_user;
 use crate::stream::engine::leases::Leases;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
@@ -67,7 +68,7 @@ impl<D: Driver> CommandBuffer<D> {
             }
         };
         // SAFETY: the user's function with the user's data, called once.
-        D::call_user(this.target().device, || unsafe { (call.run)(call.data) })?;
+        call_user::<D>(this.target().device, || unsafe { (call.run)(call.data) })?;
         drop(lease);
         if let Some(child) = child {
             child.holds_native_alone()?;

@@ -89,6 +89,47 @@ impl<D: Payload> Clone for Work<D> {
     }
 }
 
+impl<D: Payload> Work<D> {
+    /// The work with other starts of its destination and source.
+    pub fn moved(self, to: usize, from: usize) -> Self {
+        let at = |end: Pitched, start: usize| Pitched {
+            addr: end.addr + start,
+            ..end
+        };
+        match self {
+            Self::Copy { dst, src, bytes } => Self::Copy {
+                dst: dst + to,
+                src: src + from,
+                bytes,
+            },
+            Self::CopyRect { dst, src, region } => Self::CopyRect {
+                dst: at(dst, to),
+                src: at(src, from),
+                region,
+            },
+            Self::Fill {
+                dst,
+                pattern,
+                bytes,
+            } => Self::Fill {
+                dst: dst + to,
+                pattern,
+                bytes,
+            },
+            Self::FillRect {
+                dst,
+                pattern,
+                region,
+            } => Self::FillRect {
+                dst: at(dst, to),
+                pattern,
+                region,
+            },
+            other => other,
+        }
+    }
+}
+
 /// A pitched region: the address of its first byte, and the bytes between its rows and slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pitched {

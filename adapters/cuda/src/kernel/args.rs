@@ -5,13 +5,14 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::{Exported, checks};
 use ur::object::{Error, Object, Result, ensure};
+use ur::stream::Use;
 
 use super::code::Function;
 use crate::Cuda;
 use crate::cu::sys::CUstream;
 use crate::device::Device;
 use crate::exec::Gpu;
-use crate::mem::{self, Mem, Use};
+use crate::mem::{self, Mem};
 use crate::sampler::Sampler;
 
 /// Largest number of 8-byte words that are stored inline.
@@ -140,7 +141,7 @@ impl Args {
             let all = || self.moving.iter().filter(|other| is_same(own, other));
             let writes = all().any(|other| other.writes);
             let start = match &own.memory {
-                mem::Moving::Buffer(part) => part.copies.for_kernel(gpu, stream, writes)?,
+                mem::Moving::Buffer(part) => part.copies.for_kernel(gpu, &stream, writes)?,
                 mem::Moving::Image(image) => image.arrays.on(gpu, stream, writes)?.surface()?,
             };
             for Moving { place, memory, .. } in all() {

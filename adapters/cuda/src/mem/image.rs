@@ -13,9 +13,9 @@ use ur::abi::*;
 use ur::hal;
 use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Pitched, Work};
+use ur::stream::{Pitched, Use, Work};
 
-use super::{Mem, OfContext, Storage, Use};
+use super::{Mem, OfContext, Storage};
 use crate::Cuda;
 use crate::cu::sys::CUarray_format::*;
 use crate::cu::sys::CUdevice;
@@ -278,7 +278,7 @@ impl Mem {
     fn image_for(&self, device: &Object<Device>, with: Use) -> Result<&Arc<Image>> {
         let image = self.image()?;
         image.arrays.prepare(device.raw())?;
-        self.is_used(with);
+        self.uses.add(with);
         Ok(image)
     }
 

@@ -5,11 +5,11 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::ipc::blob::{self, Subject};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Event, NativeMarker, Work};
 
-use super::blob::{self, Kind};
-use super::{Keeps, OfContext};
+use super::{OfContext, kind};
 use crate::Cuda;
 use crate::cu::sys::CUipcEventHandle;
 use crate::device::Device;
@@ -54,14 +54,15 @@ pub fn get(this: &Object<Event<Cuda>>) -> Result<(*mut c_void, usize)> {
     let code = unsafe { (calls.get)(&mut handle, event.raw()) };
     gpu.check(code, "cuIpcGetEventHandle")?;
     let contents = handle.reserved.map(|byte| byte as u8);
-    let bytes = blob::write(Kind::Event, &contents);
-    let shared = &this.context().domain().state().shared;
-    Ok(shared.give(Kind::Event, bytes, Keeps::Event(marker.clone())))
+    let kind = kind(Subject::Event);
+    let given = &this.context().domain().state().shared.given;
+    // An event must not be destroyed while others use it.
+    Ok(given.give(kind, blob::write(kind, &contents), marker.clone()))
 }
 
 /// `urIPCOpenEventHandleExp`. The blob does not tell its device: each one of the context is tried.
 pub fn open(this: &OfContext, data: &[u8]) -> Result<Arc<Object<Event<Cuda>>>> {
-    let contents = blob::read::<HANDLE_BYTES>(Kind::Event, data)?;
+    let contents = blob::read::<HANDLE_BYTES>(kind(Subject::Event), data)?;
     let mut refused = Error::unsupported();
     for device in this.devices() {
         ensure(device.shares_events(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;

@@ -1,15 +1,16 @@
 //! Memory of pools and physical memory that other processes open.
 
+use std::any::Any;
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::ipc::blob::{ExportName, Subject};
+use ur::ipc::broker::{self, Export, Opened};
 use ur::object::{Error, Object, Out, Result, ensure};
 
-use super::blob::{ExportName, Kind};
-use super::broker::{self, Export, Opened};
-use super::{Keeps, OfContext};
+use super::{OfContext, kind};
 use crate::device::Device;
 use crate::exec::{Gpu, Members, Pages};
 use crate::vendor::Access;
@@ -109,29 +110,43 @@ pub fn get_memory(
 ) -> Result<()> {
     let block = this.export_block(addr)?;
     let gpu = block.device.gpu()?;
-    let export = Export {
-        how: shared_pages(&gpu)?,
-        gpu,
-        pages: block.pages.clone(),
-        offset: block.offset,
-        bytes: block.bytes,
-        keeps: Box::new(block),
-    };
+    let how = shared_pages(&gpu)?;
+    ensure(!block.pages.is_empty(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    let (offset, bytes) = (block.offset, block.bytes);
+    let pages = block.pages.clone();
+    let export = export(gpu, how, pages, (offset, bytes), Box::new(block));
     if !data.wanted() {
         // Nobody could give the blob back.
-        let none = ExportName {
-            process: 0,
-            service: 0,
-            export: 0,
-            key: Default::default(),
-        };
-        size.set(none.write(Kind::Memory).len());
+        size.set(ExportName::NONE.write(kind(Subject::Memory)).len());
         return Ok(());
     }
-    let (at, bytes) = publish(this, Kind::Memory, export)?;
+    let given = &this.domain().state().shared.given;
+    let (at, bytes) = given.publish(kind(Subject::Memory), export)?;
     data.set(at);
     size.set(bytes);
     Ok(())
+}
+
+/// Native allocations of these handles and bytes, and the range of them that is the memory.
+fn export(
+    gpu: Arc<Gpu>,
+    how: Pages,
+    pages: Vec<(u64, usize)>,
+    (offset, bytes): (usize, usize),
+    keeps: Box<dyn Any + Send + Sync>,
+) -> Export {
+    let sizes = pages.iter().map(|(_, bytes)| *bytes).collect();
+    let descriptor = move |page: usize| {
+        let _current = gpu.enter()?;
+        how.export(gpu.api, pages[page].0)
+    };
+    Export {
+        pages: sizes,
+        descriptor: Box::new(descriptor),
+        offset,
+        bytes,
+        keeps,
+    }
 }
 
 /// `urIPCGetPhysMemHandleExp`
@@ -142,26 +157,16 @@ pub fn get_physical(
     let gpu = memory.gpu();
     let how = shared_pages(gpu)?;
     let own = memory.shared_pages()?;
-    let export = Export {
-        gpu: Arc::clone(gpu),
-        how,
-        pages: own.iter().map(|page| (page.handle(), how.bytes)).collect(),
-        offset: 0,
-        bytes: own.len() * how.bytes,
-        keeps: Box::new(own.to_vec()),
-    };
-    publish(this, Kind::Physical, export)
-}
-
-fn publish(this: &OfContext, kind: Kind, export: Export) -> Result<(*mut c_void, usize)> {
-    let (published, name) = broker::publish(export)?;
-    let shared = &this.domain().state().shared;
-    Ok(shared.give(kind, name.write(kind), Keeps::Published(published)))
+    let pages: Vec<_> = own.iter().map(|page| (page.handle(), how.bytes)).collect();
+    let range = (0, own.len() * how.bytes);
+    let export = export(Arc::clone(gpu), how, pages, range, Box::new(own.to_vec()));
+    let given = &this.domain().state().shared.given;
+    given.publish(kind(Subject::Physical), export)
 }
 
 /// The pages behind a blob, for a device.
-fn open(kind: Kind, gpu: &Arc<Gpu>, how: Pages, blob: &[u8]) -> Result<Opened<Page>> {
-    let name = ExportName::read(kind, blob)?;
+fn open(subject: Subject, gpu: &Arc<Gpu>, how: Pages, blob: &[u8]) -> Result<Opened<Page>> {
+    let name = ExportName::read(kind(subject), blob)?;
     broker::open(&name, |descriptor: &OwnedFd| {
         let handle = how.import(gpu.api, descriptor)?;
         Ok(Page::of(gpu, handle))
@@ -196,7 +201,7 @@ pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Re
     this.check_device(device)?;
     let gpu = device.gpu()?;
     let how = shared_pages(&gpu)?;
-    let opened = open(Kind::Memory, &gpu, how, blob)?;
+    let opened = open(Subject::Memory, &gpu, how, blob)?;
     let all: Vec<_> = opened
         .pages
         .iter()
@@ -237,7 +242,7 @@ pub fn open_physical(
     this.check_device(device)?;
     let gpu = device.gpu()?;
     let how = shared_pages(&gpu)?;
-    let opened = open(Kind::Physical, &gpu, how, blob)?;
+    let opened = open(Subject::Physical, &gpu, how, blob)?;
     let home = match holder(this, &gpu, &how, &opened.pages)? {
         Some(holder) => {
             let home = holder.gpu()?;

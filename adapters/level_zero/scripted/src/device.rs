@@ -90,6 +90,10 @@ pub fn place(device: ze_device_handle_t) -> Answer<(usize, Option<usize>)> {
     found.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
 }
 
+fn are_peers() -> bool {
+    script::variable("PEERS").is_none_or(|value| value != "0")
+}
+
 /// The index of a device's card.
 pub fn index(device: ze_device_handle_t) -> Answer<usize> {
     place(device).map(|(card, _)| card)
@@ -364,14 +368,16 @@ entries! {
         index(device)?;
         index(peer)?;
         given(out)?;
-        (*out).flags = ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS;
+        (*out).flags = match are_peers() {
+            true => ZE_DEVICE_P2P_PROPERTY_FLAG_ACCESS | ZE_DEVICE_P2P_PROPERTY_FLAG_ATOMICS,
+            false => 0,
+        };
         Ok(())
     }
 
     fn zeDeviceCanAccessPeer(device: ze_device_handle_t, peer: ze_device_handle_t, out: *mut ze_bool_t) {
-        index(device)?;
-        index(peer)?;
-        put(out, 1)
+        let own = index(device)? == index(peer)?;
+        put(out, (own || are_peers()).into())
     }
 
     fn zeDeviceGetStatus(device: ze_device_handle_t) {

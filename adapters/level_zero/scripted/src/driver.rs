@@ -134,7 +134,7 @@ entries! {
     fn zeDriverGetIpcProperties(driver: ze_driver_handle_t, out: *mut ze_driver_ipc_properties_t) {
         check(driver)?;
         given(out)?;
-        (*out).flags = 0;
+        (*out).flags = ZE_IPC_PROPERTY_FLAG_MEMORY | ZE_IPC_PROPERTY_FLAG_EVENT_POOL;
         Ok(())
     }
 

@@ -4,7 +4,10 @@
 //! state with each signal at the time when the signal is appended; a wait takes the state of the time when the wait
 //! is appended. So a later signal changes nothing for an earlier wait. Before its first signal such an event is
 //! complete to the host, and no list may wait for it.
+//!
+//! The states of a pool for other processes are in a file, which such a process maps. Its waits look again and again.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,8 +15,12 @@ use ze::*;
 
 use crate::entry::{Answer, array, chained, given, put};
 use crate::graph::Capture;
+use crate::memory::{self, Mapped};
 use crate::object::{Objects, hold};
-use crate::{context, device, script};
+use crate::{context, device, pages, script};
+
+/// How long a wait sleeps before it looks at a state that another process may change.
+const PAUSE: Duration = Duration::from_micros(200);
 
 /// How long a wait sleeps before it looks whether the devices are lost.
 pub const SLICE: Duration = Duration::from_millis(20);
@@ -30,45 +37,109 @@ struct Value {
 pub struct State {
     value: Mutex<Value>,
     changed: Condvar,
+    /// Where the value is instead, for other processes.
+    shared: Option<Words>,
+}
+
+/// The words of a state in a file: whether it is set, and the times.
+struct Words {
+    file: Arc<Mapped>,
+    index: usize,
+}
+
+const WORDS: usize = 3;
+const STATE_BYTES: usize = WORDS * size_of::<u64>();
+
+impl Words {
+    fn at(&self, word: usize) -> &AtomicU64 {
+        let at = self.file.start + self.index * STATE_BYTES + word * size_of::<u64>();
+        // SAFETY: the file has a state of this index, and stays mapped while this lives.
+        unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at)) }
+    }
+
+    fn read(&self) -> Value {
+        let is_set = self.at(0).load(Ordering::Acquire) != 0;
+        let [start, end] = [1, 2].map(|word| self.at(word).load(Ordering::Relaxed));
+        Value { is_set, start, end }
+    }
+
+    fn write(&self, value: Value) {
+        self.at(1).store(value.start, Ordering::Relaxed);
+        self.at(2).store(value.end, Ordering::Relaxed);
+        self.at(0).store(value.is_set.into(), Ordering::Release);
+    }
 }
 
 impl State {
-    pub fn set(&self, start: u64, end: u64) {
-        *hold(&self.value) = Value {
-            is_set: true,
-            start,
-            end,
-        };
+    fn shared(file: &Arc<Mapped>, index: usize) -> Self {
+        let file = Arc::clone(file);
+        let shared = Some(Words { file, index });
+        Self {
+            shared,
+            ..Self::default()
+        }
+    }
+
+    fn read(&self) -> Value {
+        match &self.shared {
+            Some(words) => words.read(),
+            None => *hold(&self.value),
+        }
+    }
+
+    fn write(&self, value: Value) {
+        let mut own = hold(&self.value);
+        match &self.shared {
+            Some(words) => words.write(value),
+            None => *own = value,
+        }
+        drop(own);
         self.changed.notify_all();
     }
 
+    pub fn set(&self, start: u64, end: u64) {
+        self.write(Value {
+            is_set: true,
+            start,
+            end,
+        });
+    }
+
     pub fn reset(&self) {
-        *hold(&self.value) = Value::default();
+        self.write(Value::default());
     }
 
     pub fn is_set(&self) -> bool {
-        hold(&self.value).is_set
+        self.read().is_set
     }
 
     /// The times, if it is set.
     pub fn times(&self) -> Option<(u64, u64)> {
-        let value = *hold(&self.value);
+        let value = self.read();
         value.is_set.then_some((value.start, value.end))
     }
 
     /// Waits up to a number of nanoseconds.
     pub fn wait(&self, timeout: u64) -> Answer {
         let until = Instant::now().checked_add(Duration::from_nanos(timeout));
+        let slice = match self.shared {
+            Some(_) => PAUSE,
+            None => SLICE,
+        };
+        let is_set = |value: &Value| match &self.shared {
+            Some(words) => words.read().is_set,
+            None => value.is_set,
+        };
         let mut value = hold(&self.value);
-        while !value.is_set {
+        while !is_set(&value) {
             script::present()?;
-            let left = until.map_or(SLICE, |until| {
+            let left = until.map_or(slice, |until| {
                 until.saturating_duration_since(Instant::now())
             });
             if left.is_zero() {
                 return Err(ZE_RESULT_NOT_READY);
             }
-            let waited = self.changed.wait_timeout(value, left.min(SLICE));
+            let waited = self.changed.wait_timeout(value, left.min(slice));
             value = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
         Ok(())
@@ -81,6 +152,8 @@ pub struct Pool {
     /// Whether each index is in use.
     taken: Mutex<Vec<bool>>,
     counter: Option<ze_event_counter_based_flags_t>,
+    /// The states, of a pool for other processes or of another process.
+    file: Option<Arc<Mapped>>,
 }
 
 pub struct Event {
@@ -208,6 +281,13 @@ const TIMED: ze_event_pool_flags_t =
 const COUNTER_TIMED: ze_event_counter_based_flags_t =
     ZE_EVENT_COUNTER_BASED_FLAG_DEVICE_TIMESTAMP | ZE_EVENT_COUNTER_BASED_FLAG_HOST_TIMESTAMP;
 
+/// The file of a pool's states.
+fn states(count: usize) -> Answer<Mapped> {
+    let bytes = count * STATE_BYTES;
+    let mapped = Mapped::of(pages::file_of(bytes)?, bytes);
+    mapped.ok_or(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY)
+}
+
 entries! {
     fn zeEventPoolCreate(
         context: ze_context_handle_t, desc: *const ze_event_pool_desc_t, count: u32,
@@ -228,6 +308,10 @@ entries! {
             flags: desc.flags,
             taken: Mutex::new(vec![false; desc.count as usize]),
             counter: counter.map(|own| own.flags),
+            file: match desc.flags & ZE_EVENT_POOL_FLAG_IPC {
+                0 => None,
+                _ => Some(Arc::new(states(desc.count as usize)?)),
+            },
         };
         put(out, ze_event_pool_handle_t(POOLS.add(|_| pool)))
     }
@@ -236,6 +320,44 @@ entries! {
         let own = POOLS.remove(pool.0)?;
         if hold(&own.taken).contains(&true) {
             script::broken("an event pool destroyed before its events".into());
+        }
+        Ok(())
+    }
+
+    fn zeEventPoolGetIpcHandle(pool: ze_event_pool_handle_t, out: *mut ze_ipc_event_pool_handle_t) {
+        let own = POOLS.get(pool.0)?;
+        let file = own.file.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
+        put(out, ze_ipc_event_pool_handle_t { data: memory::handle_of(file.descriptor()) })
+    }
+
+    fn zeEventPoolPutIpcHandle(context: ze_context_handle_t, handle: ze_ipc_event_pool_handle_t) {
+        context::check(context)?;
+        memory::file_bytes(memory::descriptor_of(&handle.data)).map(drop)
+    }
+
+    fn zeEventPoolOpenIpcHandle(
+        context: ze_context_handle_t, handle: ze_ipc_event_pool_handle_t, out: *mut ze_event_pool_handle_t,
+    ) {
+        context::check(context)?;
+        given(out)?;
+        let number = memory::descriptor_of(&handle.data);
+        let count = memory::file_bytes(number)? / STATE_BYTES;
+        let file = memory::duplicate(number, STATE_BYTES)?;
+        let file = Mapped::of(file, count * STATE_BYTES).ok_or(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY)?;
+        let pool = Pool {
+            context,
+            flags: ZE_EVENT_POOL_FLAG_IPC,
+            taken: Mutex::new(vec![false; count]),
+            counter: None,
+            file: Some(Arc::new(file)),
+        };
+        put(out, ze_event_pool_handle_t(POOLS.add(|_| pool)))
+    }
+
+    fn zeEventPoolCloseIpcHandle(pool: ze_event_pool_handle_t) {
+        let own = POOLS.remove(pool.0)?;
+        if hold(&own.taken).contains(&true) {
+            script::broken("an event pool closed before its events".into());
         }
         Ok(())
     }
@@ -266,9 +388,12 @@ entries! {
         let counter = own.counter;
         let event = Event {
             is_timed: own.flags & TIMED != 0,
-            pool: Some((own, pool, index)),
             counter,
-            state: Mutex::new(counter.is_none().then(Arc::default)),
+            state: Mutex::new(counter.is_none().then(|| match &own.file {
+                Some(file) => Arc::new(State::shared(file, index)),
+                None => Arc::default(),
+            })),
+            pool: Some((own, pool, index)),
             signal: desc.signal,
             wait: desc.wait,
             inside: Mutex::default(),

@@ -27,10 +27,11 @@ impl Uses {
         Using(self.clone())
     }
 
-    /// The interface forbids to destroy what a command uses. Those of a lost device use nothing.
+    /// The interface forbids to destroy what a command uses. Those of a lost device run no more.
     fn check_over(&self, kind: &str, device: usize) {
-        if self.0.load(Ordering::Acquire) > 0 && script::device_present(device).is_ok() {
-            script::broken(format!("a destroyed {kind} is in use"));
+        let runs = script::device_present(device).is_ok();
+        if runs && self.0.load(Ordering::Acquire) > 0 {
+            script::broken(format!("a {kind} is destroyed in use"));
         }
     }
 }
@@ -446,8 +447,8 @@ entries! {
     }
 
     fn zeImageDestroy(image: ze_image_handle_t) {
-        let image = IMAGES.remove(image.0)?;
-        image.uses.check_over("image", image.device);
+        let own = IMAGES.remove(image.0)?;
+        own.uses.check_over("image", own.device);
         Ok(())
     }
 
@@ -468,8 +469,8 @@ entries! {
     }
 
     fn zeSamplerDestroy(sampler: ze_sampler_handle_t) {
-        let sampler = SAMPLERS.remove(sampler.0)?;
-        sampler.uses.check_over("sampler", sampler.device);
+        let own = SAMPLERS.remove(sampler.0)?;
+        own.uses.check_over("sampler", own.device);
         Ok(())
     }
 }

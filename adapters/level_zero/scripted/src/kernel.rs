@@ -274,13 +274,13 @@ unsafe fn argument(parameter: Parameter, size: usize, value: *const c_void) -> A
             unsafe { ptr::copy_nonoverlapping(value.cast::<u8>(), all.as_mut_ptr(), size) };
             Ok(Argument::Value(all.into()))
         }
-        // SAFETY: as the caller promises.
         Parameter::Image if size == 8 && !value.is_null() => {
+            // SAFETY: as the caller promises.
             let handle = unsafe { value.cast::<ze_image_handle_t>().read_unaligned() };
             Ok(Argument::Image(IMAGES.get(handle.0)?))
         }
-        // SAFETY: as the caller promises.
         Parameter::Sampler if size == 8 && !value.is_null() => {
+            // SAFETY: as the caller promises.
             let handle = unsafe { value.cast::<ze_sampler_handle_t>().read_unaligned() };
             Ok(Argument::Sampler(SAMPLERS.get(handle.0)?))
         }

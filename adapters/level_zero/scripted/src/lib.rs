@@ -7,9 +7,8 @@
 //! The real loader opens it by `ZE_ENABLE_ALT_DRIVERS` and asks for tables (`tables`). Alone it stands in for
 //! `libze_loader.so.1`: the functions of the interface are exports too.
 //!
-//! It has no memory or events of other processes, and no changed kernels in recorded launches. No kernel reads or
-//! writes bindless images. All memory is coherent, a list's commands run in the order given, and a kernel's groups one
-//! after another.
+//! It has no changed kernels in recorded launches. No kernel reads or writes bindless images. All memory is coherent, a
+//! list's commands run in the order given, and a kernel's groups one after another.
 //!
 //! | file | functions |
 //! |---|---|

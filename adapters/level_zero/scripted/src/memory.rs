@@ -1,9 +1,11 @@
-//! Allocations of the three kinds. The host reaches all of them. Those for other processes and interfaces, and those of
+//! Allocations of the three kinds. The host reaches all of them. Device memory, and memory for other interfaces or of
 //! others, are files in memory.
+//!
+//! A handle for other processes begins with the file's descriptor, as with Intel's driver.
 
 use std::alloc::Layout;
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 use std::ptr;
 use std::sync::Mutex;
@@ -43,6 +45,8 @@ pub fn next_id() -> u64 {
 enum Place {
     Heap(Layout),
     File(Mapped),
+    /// The file of an allocation of another process.
+    Opened(Mapped),
 }
 
 /// What an address belongs to.
@@ -105,7 +109,12 @@ unsafe fn allocate(
         return Err(full);
     }
     // SAFETY: as the caller promises.
-    let (start, place) = match unsafe { file(next, size) }? {
+    let given = unsafe { file(next, size) }?;
+    let own = match (given, kind) {
+        (None, ZE_MEMORY_TYPE_DEVICE) => Some(pages::file_of(size)?),
+        (given, _) => given,
+    };
+    let (start, place) = match own {
         Some(file) => {
             let mapped = Mapped::of(file, size).ok_or(full)?;
             (mapped.start, Place::File(mapped))
@@ -195,16 +204,22 @@ pub struct Mapped {
 }
 
 impl Mapped {
+    pub fn descriptor(&self) -> c_int {
+        self.file.as_raw_fd()
+    }
+
     pub fn of(file: OwnedFd, bytes: usize) -> Option<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let raw = file.as_raw_fd();
-        // SAFETY: a new mapping of an open file, where the system chooses.
-        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, raw, 0) };
-        (start != libc::MAP_FAILED).then(|| Self {
-            file,
-            start: start.expose_provenance(),
-            bytes,
-        })
+        let bytes = bytes.checked_next_multiple_of(PAGE_BYTES)?;
+        // The start suits every alignment.
+        let start = pages::reserve(bytes)?;
+        let at = ptr::with_exposed_provenance_mut(start);
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: a mapping of an open file at addresses that were reserved for it.
+        let mapped = unsafe { libc::mmap(at, bytes, access, flags, raw, 0) } != libc::MAP_FAILED;
+        let own = Self { file, start, bytes };
+        mapped.then_some(own)
     }
 }
 
@@ -221,7 +236,7 @@ fn export(start: usize) -> Answer<c_int> {
     let found = live.range(..=start).next_back();
     let found = found.filter(|(first, own)| start - *first < own.bytes);
     match found.map(|(_, own)| &own.place) {
-        Some(Place::File(mapped)) => {
+        Some(Place::File(mapped) | Place::Opened(mapped)) => {
             let file = mapped.file.try_clone();
             let file = file.map_err(|_| ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY)?;
             Ok(file.into_raw_fd())
@@ -230,11 +245,44 @@ fn export(start: usize) -> Answer<c_int> {
     }
 }
 
+/// Removes an allocation from the table, if it suits.
+fn take(start: usize, suits: impl Fn(&mut Allocation) -> bool) -> Option<Allocation> {
+    let mut live = hold(&LIVE);
+    live.get_mut(&start).is_some_and(suits).then_some(())?;
+    live.remove(&start)
+}
+
+/// The descriptor in a handle.
+pub fn descriptor_of(data: &[c_char]) -> c_int {
+    let mut number = [0; size_of::<c_int>()];
+    for (to, from) in number.iter_mut().zip(data) {
+        *to = from.cast_unsigned();
+    }
+    c_int::from_ne_bytes(number)
+}
+
+/// A handle of 64 bytes with a descriptor.
+pub fn handle_of(number: c_int) -> [c_char; 64] {
+    let mut data = [0; 64];
+    for (to, from) in data.iter_mut().zip(number.to_ne_bytes()) {
+        *to = from.cast_signed();
+    }
+    data
+}
+
+/// The bytes of a descriptor's file.
+pub fn file_bytes(descriptor: c_int) -> Answer<usize> {
+    // SAFETY: the system refuses a number that is no descriptor.
+    let end = unsafe { libc::lseek(descriptor, 0, libc::SEEK_END) };
+    usize::try_from(end).map_err(|_| ZE_RESULT_ERROR_INVALID_ARGUMENT)
+}
+
 fn free(start: *mut c_void) -> Answer {
     if start.is_null() {
         return Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER);
     }
-    let Some(own) = hold(&LIVE).remove(&start.addr()) else {
+    let is_own = |own: &mut Allocation| !matches!(own.place, Place::Opened(_));
+    let Some(own) = take(start.addr(), is_own) else {
         script::broken("a free of what is no allocation".into());
         return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
     };
@@ -336,6 +384,75 @@ entries! {
         offer(base, ptr::with_exposed_provenance_mut(found.start));
         offer(size, found.bytes);
         Ok(())
+    }
+
+    fn zeMemGetIpcHandle(
+        context: ze_context_handle_t, start: *const c_void, out: *mut ze_ipc_mem_handle_t,
+    ) {
+        context::check(context)?;
+        given(out)?;
+        let live = hold(&LIVE);
+        match live.get(&start.addr()).map(|own| &own.place) {
+            Some(Place::File(mapped)) => {
+                put(out, ze_ipc_mem_handle_t { data: handle_of(mapped.file.as_raw_fd()) })
+            }
+            _ => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
+        }
+    }
+
+    fn zeMemPutIpcHandle(context: ze_context_handle_t, handle: ze_ipc_mem_handle_t) {
+        context::check(context)?;
+        file_bytes(descriptor_of(&handle.data)).map(drop)
+    }
+
+    fn zeMemGetFileDescriptorFromIpcHandleExp(
+        context: ze_context_handle_t, handle: ze_ipc_mem_handle_t, out: *mut u64,
+    ) {
+        context::check(context)?;
+        let number = u64::try_from(descriptor_of(&handle.data));
+        put(out, number.map_err(|_| ZE_RESULT_ERROR_INVALID_ARGUMENT)?)
+    }
+
+    fn zeMemGetIpcHandleFromFileDescriptorExp(
+        context: ze_context_handle_t, number: u64, out: *mut ze_ipc_mem_handle_t,
+    ) {
+        context::check(context)?;
+        let number = c_int::try_from(number).map_err(|_| ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
+        file_bytes(number)?;
+        put(out, ze_ipc_mem_handle_t { data: handle_of(number) })
+    }
+
+    fn zeMemOpenIpcHandle(
+        context: ze_context_handle_t, device: ze_device_handle_t, handle: ze_ipc_mem_handle_t,
+        _flags: ze_ipc_memory_flags_t, out: *mut *mut c_void,
+    ) {
+        context::check(context)?;
+        let home = device::index(device)?;
+        script::present()?;
+        given(out)?;
+        let number = descriptor_of(&handle.data);
+        let bytes = file_bytes(number)?;
+        let file = duplicate(number, 1)?;
+        let mapped = Mapped::of(file, bytes).ok_or(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)?;
+        let start = mapped.start;
+        let opened = Allocation {
+            place: Place::Opened(mapped),
+            bytes,
+            kind: ZE_MEMORY_TYPE_DEVICE,
+            device: Some(home),
+            id: next_id(),
+        };
+        hold(&LIVE).insert(start, opened);
+        put(out, ptr::with_exposed_provenance_mut(start))
+    }
+
+    fn zeMemCloseIpcHandle(context: ze_context_handle_t, start: *const c_void) {
+        context::check(context)?;
+        let closed = take(start.addr(), |own| matches!(own.place, Place::Opened(_)));
+        if closed.is_none() {
+            script::broken("a close of what is not opened".into());
+        }
+        closed.map(drop).ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
     }
 
     fn zeMemGetPitchFor2dImage(

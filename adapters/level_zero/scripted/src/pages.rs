@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
 use ze::*;
 
-use crate::entry::{Answer, given, put};
+use crate::entry::{Answer, chained, given, put};
 use crate::memory::{Range, next_id};
 use crate::object::{Objects, hold};
-use crate::{context, device, script};
+use crate::{context, device, memory, script};
 
 /// The granularity of sizes and addresses.
 const PAGE_BYTES: usize = 64 << 10;
@@ -26,6 +26,7 @@ pub struct Physical {
     bytes: usize,
     id: u64,
     device: Option<usize>,
+    is_exportable: bool,
     is_mapped: Mutex<bool>,
 }
 
@@ -108,7 +109,7 @@ fn empty(start: usize, bytes: usize) {
 }
 
 /// Reserves addresses. Returns the first.
-fn reserve(bytes: usize) -> Option<usize> {
+pub fn reserve(bytes: usize) -> Option<usize> {
     let room = bytes.checked_add(RANGE_ALIGN_BYTES)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping.
@@ -303,8 +304,14 @@ entries! {
         if desc.size as u64 > device::memory_bytes() {
             return Err(ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
         }
-        let file = file_of(desc.size)?;
-        let physical = Physical { file, bytes: desc.size, id: next_id(), device, is_mapped: Mutex::new(false) };
+        let is_exportable = chained::<ze_external_memory_export_desc_t>(desc.pNext).is_some();
+        let file = match memory::file(desc.pNext, desc.size)? {
+            Some(file) => file,
+            None => file_of(desc.size)?,
+        };
+        let physical = Physical {
+            file, bytes: desc.size, id: next_id(), device, is_exportable, is_mapped: Mutex::new(false),
+        };
         put(out, ze_physical_mem_handle_t(PHYSICAL.add(|_| physical)))
     }
 
@@ -324,6 +331,12 @@ entries! {
         context::check(context)?;
         let own = PHYSICAL.get(physical.0)?;
         given(out)?;
+        if let Some(wanted) = chained::<ze_external_memory_export_fd_t>((*out).pNext) {
+            if !own.is_exportable {
+                return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+            }
+            wanted.fd = memory::duplicate(own.file.as_raw_fd(), own.bytes)?.into_raw_fd();
+        }
         (*out).id = own.id;
         (*out).size = own.bytes as u64;
         Ok(())

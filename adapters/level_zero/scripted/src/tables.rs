@@ -97,14 +97,8 @@ unimplemented_exports! {
     zeCommandListAppendLaunchMultipleKernelsIndirect
     zeDeviceReserveCacheExt
     zeDeviceSetCacheAdviceExt
-    zeEventPoolCloseIpcHandle
-    zeEventPoolGetIpcHandle
-    zeEventPoolOpenIpcHandle
     zeImageGetAllocPropertiesExt
     zeImageViewCreateExp
-    zeMemCloseIpcHandle
-    zeMemGetIpcHandle
-    zeMemOpenIpcHandle
     zeModuleInspectLinkageExt
 }
 

@@ -77,6 +77,17 @@ pub fn imports(
     able.then_some(*native)
 }
 
+/// The driver's kind of a descriptor that it exports memory as. None for other kinds.
+pub fn exports(
+    device: &Device,
+    kind: ur_exp_external_mem_type_t,
+) -> Option<ze_external_memory_type_flag_t> {
+    let mut known = KINDS.iter();
+    let (_, native) = known.find(|(own, _)| *own == kind)?;
+    let able = device.facts.external.memoryAllocationExportTypes & native != 0;
+    able.then_some(*native)
+}
+
 /// The file descriptor in a chain. `INVALID_VALUE` without one.
 pub fn descriptor(first: *const c_void) -> Result<c_int> {
     let tag = UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR;

@@ -101,6 +101,7 @@ pub fn create_unsampled(
     what: (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<ur_exp_image_native_handle_t> {
     this.check_device(device)?;
+    device.bindless().ok_or(Error::unsupported())?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
     let flags = ze_image_bindless_exp_desc_t {
         flags: ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS,
@@ -123,6 +124,7 @@ pub fn create_sampled(
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     this.check_device(device)?;
+    device.bindless().ok_or(Error::unsupported())?;
     let mut how = sampler::describe(sampler, dimensions(what.1.r#type))?;
     let flags = ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS | ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE;
     let chained = |how: &ze_sampler_desc_t| ze_image_bindless_exp_desc_t {
@@ -203,13 +205,16 @@ fn check_linear(
         given if given > 0 && height > 1 => given,
         _ => packed,
     };
-    let told = &device.facts.pitch;
-    let most = match told.maxSupportedPitch {
+    let reported = &device.facts.pitch;
+    let most = match reported.maxSupportedPitch {
         0 => usize::MAX,
         most => most,
     };
     ensure(row >= packed && row <= most, WRONG.code())?;
-    ensure(address.is_multiple_of(told.pitchAlign.max(1)), WRONG.code())?;
+    ensure(
+        address.is_multiple_of(reported.pitchAlign.max(1)),
+        WRONG.code(),
+    )?;
     let reached = match &found.device {
         Some(home) if found.kind == Kind::Device && home.raw() != device.raw() => {
             device.reaches(home)?

@@ -58,10 +58,10 @@ fn linear_extent(device: &Device, kind: ur_mem_type_t) -> Result<[usize; 3]> {
     let flat = [UR_MEM_TYPE_IMAGE1D, UR_MEM_TYPE_IMAGE2D].contains(&kind);
     ensure(flat, UR_RESULT_ERROR_INVALID_VALUE)?;
     let mut most = device.max_extent(kind);
-    let told = &device.facts.linear;
-    let told = [told.maxImageLinearWidth, told.maxImageLinearHeight];
-    if kind == UR_MEM_TYPE_IMAGE2D && told.iter().all(|size| *size > 0) {
-        most[..2].copy_from_slice(&told);
+    let reported = &device.facts.linear;
+    let reported = [reported.maxImageLinearWidth, reported.maxImageLinearHeight];
+    if kind == UR_MEM_TYPE_IMAGE2D && reported.iter().all(|size| *size > 0) {
+        most[..2].copy_from_slice(&reported);
     }
     Ok(most)
 }

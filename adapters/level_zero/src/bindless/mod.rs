@@ -35,7 +35,7 @@ use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 pub use copy::{End as CopyEnd, enqueue as enqueue_copy};
-pub use external::{ExternalMem, free_linear, imports, map_array, map_linear};
+pub use external::{ExternalMem, exports, free_linear, imports, map_array, map_linear};
 pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
 pub use limits::{can_allocate, can_sample, can_use_unsampled};
 pub use memory::{allocate, free, info, no_mipmap};

@@ -450,15 +450,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::UsmHostAllocRegisterSupportExp => out.boolean(this.platform.imports.is_some()),
         Is::PrintfBufferSize => out.value(module.printfBufferSize as usize),
 
+        // Other processes.
+        Is::IpcMemorySupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_MEMORY)),
+        Is::IpcEventSupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL)),
+        Is::IpcPhysicalMemorySupportExp => out.boolean(this.physical_descriptor().is_some()),
+        Is::MemoryExportExportableDeviceMemExp => {
+            let kind = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+            out.boolean(crate::bindless::exports(this, kind).is_some())
+        }
+
         // Not supported, or not yet: the list is in docs/src/reference/level-zero.md.
         Is::BuildOnSubdevice
         | Is::AsyncBarrier
         | Is::ClockWorkGroupSupportExp
         | Is::ClockDeviceSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::IpcEventSupportExp
-        | Is::MemoryExportExportableDeviceMemExp
         | Is::CommandBufferSubgraphSupportExp => out.boolean(false),
 
         ur::shared_device_info!() => shared_device_info(what, out),

@@ -108,7 +108,7 @@ pub(super) fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
         Work::CopyRect { dst, src, .. } => is_usm(context, dst.addr) && is_usm(context, src.addr),
         Work::Fill { dst, .. } => is_usm(context, *dst),
         Work::FillRect { dst, .. } => is_usm(context, dst.addr),
-        Work::Launch(launch) => !launch.has_preparation(),
+        Work::Launch(launch) => !launch.has_preparation() && !launch.has_copies(),
         Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => true,
         Work::Native(_) => false,
     }

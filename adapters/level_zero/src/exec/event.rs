@@ -25,6 +25,8 @@ use crate::device::Device;
 use crate::lz::*;
 use crate::settings::Settings;
 
+use super::ring::Ring;
+
 /// What an event is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -46,6 +48,8 @@ pub struct Event {
     is_used: AtomicBool,
     pub context: Arc<NativeContext>,
     pub device: Arc<Object<Device>>,
+    /// Of an event that processes share.
+    pub ring: Option<Arc<Ring>>,
 }
 
 /// The events of a context that are not in use.
@@ -116,7 +120,24 @@ impl Event {
             is_used: AtomicBool::new(false),
             context: Arc::clone(context),
             device: device.arc(),
+            ring: None,
         })
+    }
+
+    /// An event that processes share.
+    pub fn of_ring(device: &Object<Device>, ring: Arc<Ring>) -> Self {
+        let none = ze_event_handle_t::NULL;
+        let mut own = Self::adopt(ring.context(), device, none, false);
+        own.ring = Some(ring);
+        own
+    }
+
+    /// The native event; of a ring, that of its last signal.
+    pub fn raw(&self) -> Result<ze_event_handle_t> {
+        match &self.ring {
+            Some(ring) => ring.current(),
+            None => Ok(self.raw),
+        }
     }
 
     /// A foreign event; `own` if this destroys it.
@@ -133,12 +154,13 @@ impl Event {
             is_used: AtomicBool::new(true),
             context: Arc::clone(context),
             device: device.arc(),
+            ring: None,
         }
     }
 
     pub fn is_done(&self) -> Result<bool> {
         // SAFETY: a live event.
-        match unsafe { (self.context.api.zeEventQueryStatus)(self.raw) } {
+        match unsafe { (self.context.api.zeEventQueryStatus)(self.raw()?) } {
             ZE_RESULT_NOT_READY => self.check_pending().map(|()| false),
             code => {
                 check(code, "zeEventQueryStatus")?;
@@ -172,9 +194,10 @@ impl Event {
         let synchronize = self.context.api.zeEventHostSynchronize;
         let mut slice = POLLED.as_nanos() as u64;
         let start = Instant::now();
+        let raw = self.raw()?;
         loop {
             // SAFETY: a live event.
-            match unsafe { synchronize(self.raw, slice) } {
+            match unsafe { synchronize(raw, slice) } {
                 ZE_RESULT_NOT_READY => self.check_pending()?,
                 code => return check(code, "zeEventHostSynchronize"),
             }

@@ -271,7 +271,7 @@ impl ur::stream::Stream for Stream {
     }
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
-        let mut raw = event.raw;
+        let mut raw = event.raw()?;
         // SAFETY: a live list and a live event of the same context.
         unsafe {
             call!(

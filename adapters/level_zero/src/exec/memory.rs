@@ -7,6 +7,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Kind, Work};
 
+use super::list::List;
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -153,9 +154,26 @@ pub fn run_now(
     device: &Object<Device>,
     work: Work<LevelZero>,
 ) -> Result<()> {
+    on_lane(context, device, |lane| lane.submit(work, None))
+}
+
+/// Appends commands to a list of their own, and waits for them.
+pub fn at_once(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    append: impl FnOnce(&List) -> Result<()>,
+) -> Result<()> {
+    on_lane(context, device, |lane| append(&lane.stream().list))
+}
+
+fn on_lane(
+    context: &Arc<NativeContext>,
+    device: &Object<Device>,
+    submit: impl FnOnce(&super::Lane) -> Result<()>,
+) -> Result<()> {
     let lane = super::Lane::open(context, device, ur_queue_flags_t(0))?;
     let wait = || ur::stream::Stream::record(&**lane.stream())?.block();
-    let submitted = lane.submit(work, None);
+    let submitted = submit(&lane);
     // A failed wait is tried again, as what may still run uses memory that is freed next.
     let waited = wait().or_else(|_| wait());
     submitted.and(waited)
@@ -163,6 +181,12 @@ pub fn run_now(
 
 /// The bytes from an address to the end of its allocation.
 pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
+    let (base, bytes) = allocation(context, start)?;
+    Ok(bytes - (start - base).min(bytes))
+}
+
+/// Start and bytes of the allocation that an address lies in.
+pub fn allocation(context: &NativeContext, start: usize) -> Result<(usize, usize)> {
     let (mut base, mut bytes) = (std::ptr::null_mut(), 0);
     let at = std::ptr::with_exposed_provenance(start);
     // SAFETY: both answers are writable.
@@ -172,7 +196,7 @@ pub fn range(context: &NativeContext, start: usize) -> Result<usize> {
             zeMemGetAddressRange(context.raw, at, &mut base, &mut bytes)
         )
     }?;
-    Ok(bytes - (start - base.addr()).min(bytes))
+    Ok((base.addr(), bytes))
 }
 
 /// Whether an address is in memory of the driver's, and not plain memory of the host's.

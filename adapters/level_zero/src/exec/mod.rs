@@ -4,6 +4,7 @@
 //! is signalled after the last command: the driver then stamps the event with the list's counter, and emits nothing.
 
 mod compiled;
+mod copies;
 mod event;
 mod graph;
 mod lane;
@@ -11,16 +12,21 @@ mod list;
 mod memory;
 mod mutable;
 mod point;
+mod ring;
 #[cfg(test)]
 mod tests;
 mod times;
 mod work;
 
 pub use compiled::{compile, record};
+pub use copies::{Copies, Part, copies, for_kernel, home, transfer};
 pub use event::{Event, Events};
 pub use graph::whole;
 pub use lane::{Lane, Stream};
 pub use list::List;
-pub use memory::{alloc, copy_now, free, is_relaxed, max_slab, range, run_now, zero};
+pub use memory::{
+    alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, run_now, zero,
+};
 pub use point::{Marker, Signal, host_point};
+pub use ring::{Ring, descriptor_of, set_descriptor};
 pub use work::{Native, append_plain};

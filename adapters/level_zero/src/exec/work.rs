@@ -34,6 +34,14 @@ impl Native {
     pub fn call(run: impl Fn(&List) -> Result<()> + Send + Sync + 'static) -> Self {
         Self::Call(Arc::new(run))
     }
+
+    /// The command, which keeps something until its submission.
+    pub fn keeping(self, kept: Arc<impl Send + Sync + 'static>) -> Self {
+        Self::call(move |list| {
+            let _ = &kept;
+            append(list, NO_EVENT, Work::Native(self.clone()))
+        })
+    }
 }
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;

@@ -15,10 +15,10 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::{List, Stream};
+use crate::exec::{self, List, Part, Stream};
 use crate::image::Places;
 use crate::lz::*;
-use crate::mem::Mem;
+use crate::mem::{ForKernel, Mem};
 use crate::sampler::{Natives, Sampler};
 
 pub struct Launch {
@@ -40,12 +40,17 @@ pub struct Range {
 enum Arg {
     Value(Box<[u8]>),
     Local(usize),
-    Image { image: Arc<Places>, writes: bool },
+    Image {
+        image: Arc<Places>,
+        writes: bool,
+    },
     Sampler(Arc<Natives>),
+    /// A buffer with copies on several devices, which the kernel writes or not.
+    Buffer(Part, bool),
 }
 
 impl Arg {
-    fn of(arg: &ur_exp_kernel_arg_properties_t) -> Result<Self> {
+    fn of(device: &Device, arg: &ur_exp_kernel_arg_properties_t) -> Result<Self> {
         let pointer = |address: usize| Self::Value(address.to_ne_bytes().into());
         // SAFETY: `type` names the valid member of the value, and the caller keeps memory that it points to for
         // the call.
@@ -66,7 +71,10 @@ impl Arg {
                     if let Some((image, writes)) = mem.image_for_kernel(given.flags) {
                         return Ok(Self::Image { image, writes });
                     }
-                    pointer(mem.for_kernel(given.flags)?)
+                    match mem.for_kernel(device, given.flags)? {
+                        ForKernel::Address(address) => pointer(address),
+                        ForKernel::Part(part, writes) => Self::Buffer(part, writes),
+                    }
                 }
                 UR_EXP_KERNEL_ARG_TYPE_SAMPLER => {
                     let given = arg.value.sampler;
@@ -87,6 +95,11 @@ impl Arg {
         match self {
             Self::Value(bytes) => handle.set(api, index, bytes.len(), Some(bytes)),
             Self::Local(bytes) => handle.set(api, index, *bytes, None),
+            // Set with the launch.
+            Self::Buffer(..) => {
+                let none = 0_usize.to_ne_bytes();
+                handle.set(api, index, none.len(), Some(&none))
+            }
             Self::Image { image, .. } => object(image.native(device)?.raw.0),
             Self::Sampler(natives) => object(natives.on(device)?.0),
         }
@@ -107,7 +120,7 @@ impl Kernel {
         ensure(complete, UR_RESULT_ERROR_INVALID_KERNEL_ARGS)?;
         let sizes = (request.offset, request.global, request.local);
         let range = self.range(code, sizes, request.dims as usize)?;
-        let own = |arg| Arg::of(arg).map(|value| (arg.index, value));
+        let own = |arg| Arg::of(device, arg).map(|value| (arg.index, value));
         let args = request.args.iter().map(own).collect::<Result<Vec<_>>>()?;
         let launch = Launch {
             code: Arc::clone(code),
@@ -295,10 +308,38 @@ impl Launch {
             .try_for_each(|(image, writes)| image.bring(lane, writes))
     }
 
+    /// Whether an argument is a buffer with copies on several devices.
+    pub fn has_copies(&self) -> bool {
+        let mut args = self.args.iter();
+        args.any(|(_, arg)| matches!(arg, Arg::Buffer(..)))
+    }
+
+    /// The addresses of such arguments for a launch now on a list.
+    fn resolve(&self, to: &List) -> Result<Vec<(u32, usize)>> {
+        let buffers = || {
+            self.args.iter().filter_map(|(index, arg)| match arg {
+                Arg::Buffer(part, writes) => Some((*index, part, *writes)),
+                _ => None,
+            })
+        };
+        let resolved = buffers().map(|(index, part, _)| {
+            // A buffer may be an argument twice, or several parts of it.
+            let is_same = |other: &Part| Arc::ptr_eq(&other.copies, &part.copies);
+            let writes = buffers().any(|(_, other, writes)| writes && is_same(other));
+            Ok((index, exec::for_kernel(to, part, writes)?))
+        });
+        resolved.collect()
+    }
+
     /// Appends the launch to a list.
     pub fn append(&self, to: &List, signal: ze_event_handle_t) -> Result<()> {
+        let addresses = self.resolve(to)?;
         let handle = self.code.lock();
         self.set_args(&handle)?;
+        for (index, address) in addresses {
+            let bytes = address.to_ne_bytes();
+            handle.set(to.api, index, bytes.len(), Some(&bytes))?;
+        }
         let range = &self.range;
         range.append(&self.code, handle, to, signal, self.is_cooperative)
     }
@@ -349,11 +390,13 @@ impl Launch {
         // Each structure points to the one before, so that none may move.
         let mut args = Vec::with_capacity(self.args.len());
         for (index, arg) in &self.args {
-            // A launch with images or samplers is recorded anew.
+            // A launch with images, samplers or buffers that move is recorded anew.
             let (size, value) = match arg {
                 Arg::Value(bytes) => (bytes.len(), bytes.as_ptr().cast()),
                 Arg::Local(bytes) => (*bytes, null()),
-                Arg::Image { .. } | Arg::Sampler(_) => return Err(Error::unsupported()),
+                Arg::Image { .. } | Arg::Sampler(_) | Arg::Buffer(..) => {
+                    return Err(Error::unsupported());
+                }
             };
             let arg = ze_mutable_kernel_argument_exp_desc_t {
                 commandId: name,

@@ -16,6 +16,7 @@ ur::dl::symbols! {
             zeDriverGet: pfn::zeDriverGet,
             zeDriverGetApiVersion: pfn::zeDriverGetApiVersion,
             zeDriverGetProperties: pfn::zeDriverGetProperties,
+            zeDriverGetIpcProperties: pfn::zeDriverGetIpcProperties,
             zeDriverGetExtensionProperties: pfn::zeDriverGetExtensionProperties,
             zeDriverGetExtensionFunctionAddress: pfn::zeDriverGetExtensionFunctionAddress,
             zeDeviceGet: pfn::zeDeviceGet,
@@ -51,6 +52,9 @@ ur::dl::symbols! {
             zeCommandListAppendLaunchCooperativeKernel: pfn::zeCommandListAppendLaunchCooperativeKernel,
             zeEventPoolCreate: pfn::zeEventPoolCreate,
             zeEventPoolDestroy: pfn::zeEventPoolDestroy,
+            zeEventPoolGetIpcHandle: pfn::zeEventPoolGetIpcHandle,
+            zeEventPoolOpenIpcHandle: pfn::zeEventPoolOpenIpcHandle,
+            zeEventPoolCloseIpcHandle: pfn::zeEventPoolCloseIpcHandle,
             zeEventCreate: pfn::zeEventCreate,
             zeEventDestroy: pfn::zeEventDestroy,
             zeEventHostSignal: pfn::zeEventHostSignal,
@@ -63,6 +67,9 @@ ur::dl::symbols! {
             zeMemAllocShared: pfn::zeMemAllocShared,
             zeMemFree: pfn::zeMemFree,
             zeMemGetAllocProperties: pfn::zeMemGetAllocProperties,
+            zeMemGetIpcHandle: pfn::zeMemGetIpcHandle,
+            zeMemOpenIpcHandle: pfn::zeMemOpenIpcHandle,
+            zeMemCloseIpcHandle: pfn::zeMemCloseIpcHandle,
             zeMemGetAddressRange: pfn::zeMemGetAddressRange,
             zeVirtualMemReserve: pfn::zeVirtualMemReserve,
             zeVirtualMemFree: pfn::zeVirtualMemFree,
@@ -140,6 +147,11 @@ ur::dl::symbols! {
             zesDeviceEnumPowerDomains: pfn::zesDeviceEnumPowerDomains,
             zesPowerGetProperties: pfn::zesPowerGetProperties,
             zeKernelSetGlobalOffsetExp: pfn::zeKernelSetGlobalOffsetExp,
+            zeMemPutIpcHandle: pfn::zeMemPutIpcHandle,
+            zeMemGetFileDescriptorFromIpcHandleExp: pfn::zeMemGetFileDescriptorFromIpcHandleExp,
+            zeMemGetIpcHandleFromFileDescriptorExp: pfn::zeMemGetIpcHandleFromFileDescriptorExp,
+            zeEventPoolPutIpcHandle: pfn::zeEventPoolPutIpcHandle,
+            zePhysicalMemGetProperties: pfn::zePhysicalMemGetProperties,
             zeImageViewCreateExt: pfn::zeImageViewCreateExt,
             zeImageGetDeviceOffsetExp: pfn::zeImageGetDeviceOffsetExp,
             zeMemGetPitchFor2dImage: pfn::zeMemGetPitchFor2dImage,
@@ -169,7 +181,13 @@ pub struct ExternalSemaphores {
     pub signal: pfn::zeCommandListAppendSignalExternalSemaphoreExt,
 }
 
-/// The functions that make an image's handle: all of them, or none.
+/// The functions between handles of memory and file descriptors.
+type Descriptors = (
+    pfn::zeMemGetFileDescriptorFromIpcHandleExp,
+    pfn::zeMemGetIpcHandleFromFileDescriptorExp,
+);
+
+/// The functions that make an image's handle: those of bindless images are all there, or none.
 #[derive(Clone, Copy)]
 pub struct BindlessImages {
     pub view: pfn::zeImageViewCreateExt,
@@ -177,7 +195,15 @@ pub struct BindlessImages {
 }
 
 impl Api {
+    /// Both of the functions, or none: an old driver's handles begin with the descriptor.
+    pub fn descriptors(&self) -> Option<Descriptors> {
+        let of_handle = self.zeMemGetFileDescriptorFromIpcHandleExp?;
+        Some((of_handle, self.zeMemGetIpcHandleFromFileDescriptorExp?))
+    }
+
     pub fn bindless_images(&self) -> Option<BindlessImages> {
+        // Images over linear memory need its pitch.
+        self.zeMemGetPitchFor2dImage?;
         Some(BindlessImages {
             view: self.zeImageViewCreateExt?,
             offset: self.zeImageGetDeviceOffsetExp?,

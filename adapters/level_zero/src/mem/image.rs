@@ -11,9 +11,9 @@ use ur::abi::*;
 use ur::hal;
 use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Pitched, Work};
+use ur::stream::{Pitched, Use, Work, in_user_function};
 
-use super::{Mem, OfContext, Storage, USERS, Use};
+use super::{Mem, OfContext, Storage};
 use crate::LevelZero;
 use crate::device::Device;
 use crate::exec::{self, Native};
@@ -107,7 +107,7 @@ impl Image {
         let raw = self.places.native(device)?.raw;
         if !self.places.is_single() {
             // A user function is a part of enqueued work.
-            if USERS.get() == 0 {
+            if !in_user_function() {
                 context.finish()?;
             }
             let native = &context.domain().state().native;
@@ -209,7 +209,7 @@ impl Mem {
     pub fn image_for_kernel(&self, flags: ur_mem_flags_t) -> Option<(Arc<Places>, bool)> {
         let image = self.as_image()?;
         let with = self.use_by(flags);
-        self.is_used(with);
+        self.uses.add(with);
         Some((Arc::clone(&image.places), with == Use::Writes))
     }
 
@@ -247,7 +247,7 @@ impl Mem {
                 },
             ),
         };
-        self.is_used(with);
+        self.uses.add(with);
         Ok(work(copy))
     }
 
@@ -262,8 +262,8 @@ impl Mem {
         let is_one = Arc::ptr_eq(&source.places, &target.places);
         let (to, from) = image_boxes(target.end_at(to), source.end_at(from), region, is_one)?;
         let (source, target) = (source.part(device, from)?, target.part(device, to)?);
-        src.is_used(Use::Reads);
-        dst.is_used(Use::Writes);
+        src.uses.add(Use::Reads);
+        dst.uses.add(Use::Writes);
         Ok(work(ImageCopy::Between {
             dst: target,
             src: source,

@@ -98,6 +98,26 @@ fn fill(slot: usize, bytes: &[u8]) -> *mut c_void {
     to.cast()
 }
 
+/// Whether the device has a property. One without it refuses the attempt.
+fn has(
+    steps: &mut Steps,
+    place: &Place,
+    property: ur_device_info_t,
+    attempt: impl FnOnce() -> ur_result_t,
+) -> bool {
+    let mut able: ur_bool_t = 0;
+    let (to, size) = ((&raw mut able).cast(), size_of::<ur_bool_t>());
+    step!(
+        steps,
+        Device.pfnGetInfo(place.device, property, size, to, null_mut())
+    );
+    if able == 0 {
+        let code = attempt();
+        steps.expect("a refusal", || code == UR_RESULT_ERROR_UNSUPPORTED_FEATURE);
+    }
+    able != 0
+}
+
 /// Image memory, its handles, and copies through it.
 pub fn with_images(steps: &mut Steps, place: &Place) {
     let &Place {
@@ -108,6 +128,17 @@ pub fn with_images(steps: &mut Steps, place: &Place) {
         ..
     } = place;
     let (desc, how) = (flat(), nearest());
+    let mut none = 0;
+    let attempt =
+        || ur!(BindlessImagesExp.pfnImageAllocateExp(context, device, &RGBA8, &desc, &mut none));
+    if !has(
+        steps,
+        place,
+        UR_DEVICE_INFO_BINDLESS_IMAGES_SUPPORT_EXP,
+        attempt,
+    ) {
+        return;
+    }
     let opaque = UR_EXP_IMAGE_MEM_TYPE_OPAQUE_HANDLE;
     let mut able = 0;
     step!(
@@ -141,7 +172,7 @@ pub fn with_images(steps: &mut Steps, place: &Place) {
             steps,
             BindlessImagesExp.pfnSampledImageCreateExp(context, device, own, &RGBA8, &desc, &how)
         );
-        let (from, to) = (fill(20, &pixels()), fill(21, &[0; BYTES]));
+        let (from, to) = (fill(28, &pixels()), fill(29, &[0; BYTES]));
         let written = copy(steps, one, (from, number(own)), INTO, &[]);
         let moved = copy(
             steps,
@@ -190,6 +221,20 @@ pub fn in_pitched_memory(steps: &mut Steps, place: &Place) {
     } = place;
     let mut pitch = 0;
     let mut memory = null_mut();
+    let (how, mut none) = (nearest(), 0);
+    let attempt = || {
+        let desc = flat();
+        ur!(BindlessImagesExp
+            .pfnSampledImageCreateExp(context, device, 64, &RGBA8, &desc, &how, &mut none))
+    };
+    if !has(
+        steps,
+        place,
+        UR_DEVICE_INFO_BINDLESS_IMAGES_2D_USM_SUPPORT_EXP,
+        attempt,
+    ) {
+        return;
+    }
     step!(
         steps,
         USMExp.pfnPitchedAllocExp(
@@ -207,13 +252,10 @@ pub fn in_pitched_memory(steps: &mut Steps, place: &Place) {
     if memory.is_null() {
         return;
     }
-    let (how, desc) = (
-        nearest(),
-        ur_image_desc_t {
-            rowPitch: pitch,
-            ..flat()
-        },
-    );
+    let desc = ur_image_desc_t {
+        rowPitch: pitch,
+        ..flat()
+    };
     let address = memory.expose_provenance();
     let sampled = make!(
         steps,
@@ -306,7 +348,7 @@ pub fn with_memory(steps: &mut Steps, place: &Place) {
     let whole = map(steps, 0, SIZE as u64);
     let part = map(steps, 4096, 100);
     if !whole.is_null() && !part.is_null() {
-        let (byte, to) = (fill(22, &[9]), host(23).cast());
+        let (byte, to) = (fill(30, &[9]), host(31).cast());
         let first = enqueue!(steps, &[], Enqueue.pfnUSMFill(one, part, 1, byte, 100));
         let last = enqueue!(steps, &[], Enqueue.pfnUSMMemcpy(one, 1, to, whole, 4096));
         let tail = whole.wrapping_byte_add(4096);
@@ -339,6 +381,12 @@ pub fn with_semaphores(steps: &mut Steps, place: &Place) {
     } = place;
     let file = owned(scripted_semaphore(true));
     let other = file.try_clone().expect("a second descriptor");
+    let again = file.try_clone().expect("a third descriptor");
+    let attempt = || import_semaphore((context, device), again, TIMELINE).0;
+    let property = UR_DEVICE_INFO_EXTERNAL_SEMAPHORE_IMPORT_SUPPORT_EXP;
+    if !has(steps, place, property, attempt) {
+        return;
+    }
     let (code, semaphore) = import_semaphore((context, device), file, TIMELINE);
     if !steps.record("import of a semaphore", code) {
         return;

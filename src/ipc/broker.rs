@@ -1,4 +1,4 @@
-//! The service of a process that hands its memory to others, as file descriptors.
+//! The service of a process that hands its objects to others, as file descriptors.
 //!
 //! A descriptor cannot travel as bytes. The opener connects to an abstract Unix socket of the exporter,
 //! names the export and proves with a key that it has the blob; a thread of the exporter sends a descriptor
@@ -32,12 +32,10 @@ use rustix::net::{
 use rustix::process::geteuid;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use ur::abi::*;
-use ur::object::{Error, Result};
-use ur::timeline::sync::Mutex;
-
 use super::blob::{ExportName, KEY_BYTES, take};
-use crate::exec::{Gpu, Pages};
+use crate::abi::*;
+use crate::object::{Error, Result};
+use crate::timeline::sync::Mutex;
 
 /// Limit on the time that one message may take, in seconds: neither process is held up by a dead one.
 const MESSAGE_SECONDS: u64 = 5;
@@ -51,16 +49,15 @@ const PAGE_BYTES: usize = 4 + 8;
 
 /// Memory that other processes may open.
 pub struct Export {
-    pub gpu: Arc<Gpu>,
-    pub how: Pages,
-    /// The native allocations and their bytes, in order.
-    pub pages: Vec<(u64, usize)>,
+    /// The bytes of the native allocations, in order.
+    pub pages: Vec<usize>,
+    /// A new descriptor of the allocation with this index.
+    pub descriptor: Box<dyn Fn(usize) -> Result<OwnedFd> + Send + Sync>,
     /// Bytes from the first page's start to the memory's.
     pub offset: usize,
     /// Bytes of the memory.
     pub bytes: usize,
     /// Keeps the pages alive and where they are.
-    #[expect(dead_code, reason = "kept until the export ends")]
     pub keeps: Box<dyn Any + Send + Sync>,
 }
 
@@ -138,7 +135,7 @@ impl Service {
         listen(&listener, WAITING_OPENERS)?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let stopped = Arc::clone(&stop);
-        let thread = std::thread::Builder::new().name("ur-cuda-ipc".into());
+        let thread = std::thread::Builder::new().name("ur-ipc".into());
         let thread = thread.spawn(move || serve(&listener, &stopped))?;
         Ok(Self {
             process,
@@ -219,20 +216,21 @@ fn answer(opener: &OwnedFd) -> io::Result<()> {
         return send_answer(opener, UR_RESULT_ERROR_INVALID_VALUE, None);
     };
     send_answer(opener, UR_RESULT_SUCCESS, Some(&export))?;
-    export.pages.iter().try_for_each(|(page, bytes)| {
-        let exported = export
-            .gpu
-            .enter()
-            .and_then(|_current| export.how.export(export.gpu.api, *page));
-        let (code, descriptor) = match &exported {
-            Ok(descriptor) => (UR_RESULT_SUCCESS, Some(descriptor.as_fd())),
-            Err(error) => (error.code(), None),
-        };
-        let mut message = [0; PAGE_BYTES];
-        message[..4].copy_from_slice(&code.0.to_le_bytes());
-        message[4..].copy_from_slice(&(*bytes as u64).to_le_bytes());
-        send(opener, &message, descriptor)
-    })
+    export
+        .pages
+        .iter()
+        .enumerate()
+        .try_for_each(|(page, bytes)| {
+            let exported = (export.descriptor)(page);
+            let (code, descriptor) = match &exported {
+                Ok(descriptor) => (UR_RESULT_SUCCESS, Some(descriptor.as_fd())),
+                Err(error) => (error.code(), None),
+            };
+            let mut message = [0; PAGE_BYTES];
+            message[..4].copy_from_slice(&code.0.to_le_bytes());
+            message[4..].copy_from_slice(&(*bytes as u64).to_le_bytes());
+            send(opener, &message, descriptor)
+        })
 }
 
 fn send_answer(opener: &OwnedFd, code: ur_result_t, export: Option<&Export>) -> io::Result<()> {
@@ -350,7 +348,7 @@ fn socket() -> io::Result<OwnedFd> {
 }
 
 fn address(process: u32, service: u64) -> io::Result<SocketAddrUnix> {
-    let name = format!("unified-runtime-cuda-{process}-{service:016x}");
+    let name = format!("unified-runtime-{process}-{service:016x}");
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
