@@ -35,6 +35,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeCommandListAppendMemoryPrefetch", "a hint"),
     ("zeCommandListAppendMemAdvise", "a hint"),
     ("zexDriverImportExternalPointer", "an import is a hint"),
+    ("zeDeviceCanAccessPeer", "a device is then one that is not reached"),
     ("zeDeviceGetStatus", "any error but the loss says nothing of the device"),
     ("zeEventQueryStatus", "an event is then not used again"),
     ("zeEventHostSignal", "it is tried again"),
