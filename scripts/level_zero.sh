@@ -132,7 +132,13 @@ sid | bookworm | v2)
         program=$(realpath "$(command -v "$1")")
         shift
         case $program in
-        "$folder"/copies/*) exec env "${environment[@]}" "$program" "$@" ;;
+        "$folder"/copies/*)
+            # The libraries of v2 do not look where the program does.
+            if [ -n "${LD_LIBRARY_PATH:-}" ]; then
+                environment+=("LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(libraries sid)")
+            fi
+            exec env "${environment[@]}" "$program" "$@"
+            ;;
         esac
         # The interpreter's option, and no variable: shells that the program starts are of this system.
         exec env "${environment[@]}" "$(libraries sid)/ld-linux-x86-64.so.2" \

@@ -157,12 +157,14 @@ fn each_conformance_test_has_a_sentence() {
     );
 }
 
-/// A function that CUDA refuses has a reason in `scripts/src/generate/support.rs`.
+/// A function that CUDA or Level Zero refuses has a reason in `scripts/src/generate/support.rs`.
 #[test]
 fn refusals_have_reasons() {
     let support = repository().join("docs/src/reference/support.md");
     let support = fs::read_to_string(support).unwrap();
-    assert!(support.contains("What cuda refuses"));
+    for adapter in ["cuda", "level_zero"] {
+        assert!(support.contains(&format!("What {adapter} refuses")));
+    }
     let row = support
         .lines()
         .find(|line| line.contains("no reason is written down"));

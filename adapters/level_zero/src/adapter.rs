@@ -43,10 +43,12 @@ pub fn roots() -> Option<&'static Roots> {
     ROOTS.get_or_init(find).as_ref()
 }
 
-/// Every device and sub-device.
+/// Every device and sub-device, and the cards that are not listed.
 pub fn devices() -> impl Iterator<Item = &'static Arc<Object<Device>>> {
     let platforms = roots().map_or(&[][..], |roots| &roots.platforms);
-    let cards = platforms.iter().flat_map(|platform| platform.devices());
+    let cards = platforms
+        .iter()
+        .flat_map(|platform| platform.devices().iter().chain(platform.composites()));
     cards.flat_map(|card| std::iter::once(card).chain(card.parts()))
 }
 

@@ -38,6 +38,9 @@ pub struct Device {
     parent: Option<Arc<Object<Device>>>,
     /// The tiles. They live as long as the platform.
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// The card that the device is a tile of, and the tiles of such a card, where the driver lists tiles as devices.
+    composite: OnceLock<Arc<Object<Device>>>,
+    components: OnceLock<Vec<Arc<Object<Device>>>>,
     pub facts: Facts,
     answers: Answers,
     virtual_memory: OnceLock<bool>,
@@ -63,6 +66,8 @@ impl Device {
             raw,
             parent: parent.cloned(),
             parts: OnceLock::new(),
+            composite: OnceLock::new(),
+            components: OnceLock::new(),
             facts,
             answers: Answers::new(ur_device_info_t::ALL.len()),
             virtual_memory: OnceLock::new(),
@@ -92,6 +97,47 @@ impl Device {
     /// The tiles; none of a tile.
     pub fn parts(&self) -> &[Arc<Object<Self>>] {
         self.parts.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The card that the device is a tile of, where the driver lists tiles as devices.
+    pub fn composite(&self) -> Option<&Arc<Object<Self>>> {
+        self.composite.get()
+    }
+
+    /// The tiles of such a card.
+    pub fn components(&self) -> &[Arc<Object<Self>>] {
+        self.components.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// Finds the cards of a driver's devices that are tiles. Called once.
+    pub fn find_composites(devices: &[Arc<Object<Self>>]) -> Vec<Arc<Object<Self>>> {
+        let mut tiles: Vec<(ze_device_handle_t, Vec<Arc<Object<Self>>>)> = Vec::new();
+        for device in devices {
+            let Some(root) = device.root() else { continue };
+            match tiles.iter_mut().find(|(card, _)| *card == root) {
+                Some((_, own)) => own.push(Arc::clone(device)),
+                None => tiles.push((root, vec![Arc::clone(device)])),
+            }
+        }
+        let open = |(root, own): (ze_device_handle_t, Vec<Arc<Object<Self>>>)| {
+            let first = own.first()?;
+            let card = Self::open(first.api, &first.platform, root, None).ok()?;
+            for tile in &own {
+                let _ = tile.composite.set(Arc::clone(&card));
+            }
+            let _ = card.components.set(own);
+            Some(card)
+        };
+        tiles.into_iter().filter_map(open).collect()
+    }
+
+    /// The driver's card of a device that is a tile.
+    fn root(&self) -> Option<ze_device_handle_t> {
+        let mut root = ze_device_handle_t::NULL;
+        let ask = self.api.zeDeviceGetRootDevice?;
+        // SAFETY: a device of the driver's, and room for the handle.
+        check(unsafe { ask(self.raw, &mut root) }, "zeDeviceGetRootDevice").ok()?;
+        (!root.is_null() && root != self.raw).then_some(root)
     }
 
     /// Finds the tiles of a card. Called once.

@@ -22,6 +22,8 @@ pub struct Platform {
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
     /// What other processes can open.
     pub ipc: ze_ipc_property_flags_t,
+    /// The cards of devices that are tiles.
+    composites: OnceLock<Vec<Arc<Object<Device>>>>,
     /// The functions that make host memory known; none where the driver has none.
     pub imports: Option<Imports>,
 }
@@ -64,6 +66,9 @@ impl Platform {
         let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native, None).ok();
         let devices: Vec<_> = natives.iter().filter_map(open).collect();
         devices.iter().for_each(Device::find_parts);
+        platform
+            .composites
+            .get_or_init(|| Device::find_composites(&devices));
         platform.devices.get_or_init(|| devices);
         (!platform.devices().is_empty()).then_some(platform)
     }
@@ -91,6 +96,7 @@ impl Platform {
             extensions: extensions.iter().map(|one| text(&one.name)).collect(),
             devices: OnceLock::new(),
             ipc: if shares.is_ok() { ipc.flags } else { 0 },
+            composites: OnceLock::new(),
             imports: Imports::find(api, raw),
         })
     }
@@ -109,6 +115,11 @@ impl Platform {
 
     pub fn has_extension(&self, name: &str) -> bool {
         self.extensions.iter().any(|own| own == name)
+    }
+
+    /// The cards of devices that are tiles, which are not listed.
+    pub fn composites(&self) -> &[Arc<Object<Device>>] {
+        self.composites.get().map_or(&[], Vec::as_slice)
     }
 
     /// The cards, or the tiles as cards.

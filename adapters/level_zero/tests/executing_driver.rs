@@ -169,6 +169,19 @@ fn the_system_interface_tells_of_memory_clocks_fans_and_power() {
     assert!(reasons.contains("THERMAL_LIMIT"), "{reasons}");
 }
 
+#[test]
+fn tiles_that_are_devices_have_a_composite_device() {
+    let Some(opencl) = opencl() else { return };
+    let tiles = ("SCRIPTED_LEVEL_ZERO_TILES", "2");
+    let combined = [tiles, ("SCRIPTED_LEVEL_ZERO_COMBINED", "1")];
+    let card = property(&opencl, "COMPOSITE_DEVICE", &combined);
+    assert!(!card.is_null() && card != 0, "{card}");
+    let none = property(&opencl, "COMPOSITE_DEVICE", &[tiles]);
+    assert_ne!(card, none);
+    let (report, text) = conformance(&opencl, "combined", &["device::", "kernel::"], &combined);
+    assert_eq!(report["totals"]["failed"], 0, "{text}");
+}
+
 /// Each function of the system interface, with a property that needs it.
 const SYSTEM: &[(&str, &str)] = &[
     ("zesInit", "FAN_SPEED"),

@@ -43,14 +43,50 @@ const NEEDS: [(&str, &[&str], &[&str]); 3] = [
     ),
 ];
 
-/// The adapter whose refusals are listed.
-const EXPLAINED: &str = "cuda";
+/// Patterns of functions' names, in which `*` stands for any text, and why an adapter refuses those functions. The
+/// first fit counts.
+type Reasons = [(&'static [&'static str], &'static str)];
+
+/// The adapters whose refusals are listed.
+const EXPLAINED: [(&str, &Reasons); 2] = [("cuda", &CUDA), ("level_zero", &LEVEL_ZERO)];
 
 /// The reason of a function that has none here. A test refuses a page with it.
 const UNEXPLAINED: &str = "no reason is written down";
 
-/// Why it refuses functions, by their names, in which `*` stands for any text. The first fit counts.
-const REASONS: [(&[&str], &str); 7] = [
+const LEVEL_ZERO: [(&[&str], &str); 6] = [
+    (
+        &["urEnqueue*HostPipe"],
+        "pipes between the host and kernels are FPGAs'",
+    ),
+    (
+        &["urKernelSetSpecializationConstants"],
+        "specialization constants belong to programs",
+    ),
+    (
+        &["urBindlessImagesMipmapGetLevelExp"],
+        "Level Zero has no mipmaps",
+    ),
+    (
+        &[
+            "urBindlessImages*",
+            "urUSMPitchedAllocExp",
+            "urMem*Image*",
+            "urEnqueueMemImage*",
+            "urSampler*",
+        ],
+        "images are not implemented yet",
+    ),
+    (
+        &["urIPC*", "urMemoryExport*"],
+        "sharing with other processes is not implemented yet",
+    ),
+    (
+        &["ur*Native*", "ur*NativeHandle*", "urProgramDynamicLinkExp"],
+        "not implemented yet",
+    ),
+];
+
+const CUDA: [(&[&str], &str); 7] = [
     (
         &["urPlatform*NativeHandle"],
         "CUDA has no object for a platform: its devices have handles",
@@ -208,8 +244,10 @@ fn table(spec: &Spec, root: &Path) -> Result<String> {
         .map(|total| format!(" **{total}** |"))
         .collect();
     let _ = writeln!(out, "| **all** | **{all}** |{totals}");
-    for adapter in adapters.iter().filter(|adapter| adapter.name == EXPLAINED) {
-        let refused = refused(spec, adapter)?;
+    for (name, reasons) in EXPLAINED {
+        let found = adapters.iter().find(|adapter| adapter.name == name);
+        let adapter = found.with_context(|| format!("no adapter {name}"))?;
+        let refused = refused(spec, adapter, reasons)?;
         let _ = write!(out, "\n## What {} refuses\n", adapter.name);
         out.push_str(&refused);
     }
@@ -217,13 +255,13 @@ fn table(spec: &Spec, root: &Path) -> Result<String> {
 }
 
 /// The functions that an adapter does not support, with the reasons.
-fn refused(spec: &Spec, adapter: &Adapter) -> Result<String> {
+fn refused(spec: &Spec, adapter: &Adapter, reasons: &Reasons) -> Result<String> {
     let all = || spec.tables.iter().flat_map(|table| &table.slots);
     let mut out = String::from("| functions | reason |\n|---|---|\n");
     let mut left: BTreeSet<&String> = all()
         .filter(|name| !adapter.functions.contains(*name))
         .collect();
-    for (patterns, reason) in REASONS {
+    for (patterns, reason) in reasons {
         let fits = |name: &str| patterns.iter().any(|pattern| matches(pattern, name));
         ensure!(
             all().any(|name| fits(name)),

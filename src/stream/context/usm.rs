@@ -142,9 +142,8 @@ impl<D: Driver> Context<D> {
     /// `urUSMFree`: the block is free once everything enqueued in the context so far has ended.
     pub fn free_now(&self, addr: usize) -> Result<()> {
         let domain = self.domain();
-        domain.poll();
+        let everything = domain.poll_everything();
         let mut entry = Trace::get().map(|trace| trace.begin(None));
-        let everything = domain.everything();
         if let Some(found) = domain.memory.native(addr) {
             let freed = domain.free_native(found, addr as u64, everything);
             return ensure(freed, UR_RESULT_ERROR_INVALID_MEM_OBJECT);

@@ -1,7 +1,7 @@
 //! Cache of allocation extents: the bytes from an address to the end of its allocation.
 //!
-//! Each copy and fill checks its addresses, mostly those of earlier commands. An entry is valid while
-//! no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). Each thread has a cache, so
+//! Each copy and fill checks its addresses, mostly near those of earlier commands. An entry serves its page, from its
+//! address on, and is valid while no allocation can end earlier: see [`ExtentVersion`](crate::pool::ExtentVersion). Each thread has a cache, so
 //! a lookup takes no lock. An entry also has the device whose command used the address last, since devices of
 //! one context may not access each other's memory. `UR_POOL_EXTENT_CACHE=0` turns the cache off: each check
 //! then asks the pools.
@@ -10,6 +10,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 const SLOTS: usize = 64;
+/// Bytes of memory that share a slot. Memory of pools and other memory do not share so many, aligned.
+const PAGE: usize = 4096;
 
 /// One entry.
 #[derive(Clone, Copy)]
@@ -34,10 +36,10 @@ thread_local! {
     static EXTENTS: [Cell<CachedExtent>; SLOTS] = const { [const { Cell::new(NONE) }; SLOTS] };
 }
 
-/// Fibonacci hashing (Knuth, vol. 3, 6.4): neighbours at any power of two get different slots.
+/// Fibonacci hashing (Knuth, vol. 3, 6.4): pages at any power of two get different slots.
 #[inline(always)]
 fn slot(addr: usize) -> usize {
-    let hash = (addr as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = ((addr / PAGE) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (64 - SLOTS.ilog2())) as usize
 }
 
@@ -68,7 +70,9 @@ fn all<const N: usize>(
         let mut all = true;
         for addr in addrs {
             let extent = extents[slot(addr)].get();
-            let covers = extent.since == now && extent.addr == addr && bytes <= extent.bytes;
+            let end = addr.wrapping_sub(extent.addr).saturating_add(bytes);
+            let is_near = addr ^ extent.addr < PAGE;
+            let covers = extent.since == now && is_near && end <= extent.bytes;
             all &= covers & suits(&extent);
         }
         all
@@ -92,7 +96,7 @@ pub fn set_device<const N: usize, D>(device: &Arc<D>, addrs: [usize; N]) {
         for addr in addrs {
             let cell = &extents[slot(addr)];
             let extent = cell.get();
-            if extent.addr == addr {
+            if addr ^ extent.addr < PAGE && addr >= extent.addr {
                 let device = address(device);
                 cell.set(CachedExtent { device, ..extent });
             }
@@ -114,8 +118,13 @@ mod tests {
         insert(7, 4096, 100);
         assert!(covers(7, [4096], 100));
         assert!(!covers(7, [4096], 101));
-        assert!(!covers(7, [4097], 1));
+        assert!(covers(7, [4097], 99) && !covers(7, [4097], 100));
+        assert!(!covers(7, [4096 + 100], 1) && !covers(7, [4095], 1));
+        assert!(!covers(7, [4097], usize::MAX));
         assert!(!covers(8, [4096], 100));
+        insert(7, 4096 + 50, 50);
+        assert!(!covers(7, [4096], 1) && covers(7, [4096 + 50], 50));
+        insert(7, 4096, 100);
         insert(7, 8192, usize::MAX);
         assert!(covers(7, [4096, 8192], 100));
         assert!(
@@ -142,9 +151,15 @@ mod tests {
 
     #[test]
     fn addresses_that_share_a_place_do_not_answer_for_each_other() {
-        (1..=1000).for_each(|addr| insert(9, addr, addr));
-        let kept = (1..=1000).filter(|addr| covers(9, [*addr], *addr)).count();
+        let at = |page: usize| page * PAGE;
+        (1..=1000).for_each(|page| insert(9, at(page), page));
+        let kept = (1..=1000).filter(|page| covers(9, [at(*page)], *page));
+        let kept = kept.count();
         assert!((1..=SLOTS).contains(&kept), "{kept}");
-        assert!((1..1000).all(|addr| !covers(9, [addr], addr + 1)));
+        assert!((1..1000).all(|page| !covers(9, [at(page)], page + 1)));
+        // Foreign memory has no end, and serves its page alone.
+        insert(9, at(1), usize::MAX);
+        assert!(covers(9, [at(1) + 8], at(2)));
+        assert!((2..1000).all(|page| !covers(9, [at(page)], page + 1)));
     }
 }

@@ -11,12 +11,16 @@
 use crate::timeline::LaneId;
 use crate::timeline::sync::Mutex;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 use std::sync::{Arc, Weak};
 
 /// Number of busy lanes up to which none is parked: parking a lane costs waking it again.
 const MAX_UNPARKED_LANES: usize = if cfg!(loom) { 0 } else { 32 };
 
 pub(crate) struct Lanes<L>(Mutex<LaneSets<L>>);
+
+/// Busy lanes, mostly few.
+type Busy<L> = SmallVec<[Arc<L>; 8]>;
 
 /// A lane as the sets see it.
 pub(crate) trait Parkable {
@@ -69,9 +73,9 @@ impl<L: Parkable> Lanes<L> {
     }
 
     /// Those that may have something pending.
-    pub fn busy(&self) -> Vec<Arc<L>> {
+    pub fn busy(&self) -> Busy<L> {
         let mut sets = self.0.lock();
-        let busy: Vec<_> = sets.busy.iter().filter_map(Weak::upgrade).collect();
+        let busy: Busy<L> = sets.busy.iter().filter_map(Weak::upgrade).collect();
         if busy.len() + MAX_UNPARKED_LANES < sets.busy.len() {
             sets.remove_ended();
         }

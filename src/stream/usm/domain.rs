@@ -120,10 +120,20 @@ impl<D: Driver> Domain<D> {
 
     /// Everything enqueued in the context so far.
     pub(crate) fn everything(&self) -> Frontier {
+        self.join_lanes(|_| {})
+    }
+
+    /// As [`Domain::poll`], and then [`Domain::everything`]: one visit of the lanes.
+    pub(crate) fn poll_everything(&self) -> Frontier {
+        self.join_lanes(poll)
+    }
+
+    fn join_lanes(&self, visit: impl Fn(&LaneCore<D>)) -> Frontier {
         let mut all = self.host_points();
         all.join(&self.orphans());
         let lanes = self.lanes.busy();
         for lane in &lanes {
+            visit(lane);
             all.join(&lane.tip());
         }
         self.lanes.park(&lanes);
@@ -137,11 +147,7 @@ impl<D: Driver> Domain<D> {
             return;
         }
         let lanes = self.lanes.busy();
-        for lane in &lanes {
-            if let Err(error) = lane.poll() {
-                log::error!("asking a lane how far it is failed: {:?}", error.code());
-            }
-        }
+        lanes.iter().for_each(|lane| poll(lane));
         self.lanes.park(&lanes);
     }
 
@@ -205,4 +211,13 @@ impl<D: Driver> Pending<D> for Domain<D> {
 /// Whether `part` is `whole` or a part of it.
 fn is_part<D: Driver>(part: &Object<D::Device>, whole: &Object<D::Device>) -> bool {
     std::ptr::eq(part, whole) || D::parent(part).is_some_and(|parent| is_part::<D>(&parent, whole))
+}
+
+/// Queries completion of a lane, for drivers that do not track.
+fn poll<D: Driver>(lane: &LaneCore<D>) {
+    if !D::TRACKS
+        && let Err(error) = lane.poll()
+    {
+        log::error!("asking a lane how far it is failed: {:?}", error.code());
+    }
 }

@@ -106,6 +106,15 @@ pub fn own_memory_bytes(device: ze_device_handle_t) -> Answer<u64> {
     Ok(memory_bytes() / parts as u64)
 }
 
+/// The devices that the driver lists: cards, or their tiles.
+fn listed() -> Vec<ze_device_handle_t> {
+    let cards = 0..all().len();
+    match script::variable("COMBINED").is_some_and(|value| value == "1") {
+        true => cards.flat_map(tiles).copied().collect(),
+        false => all().to_vec(),
+    }
+}
+
 /// The UUID of a card, or of a tile.
 pub fn uuid((card, tile): (usize, Option<usize>)) -> [u8; 16] {
     let mut id = *b"scripted device\0";
@@ -166,7 +175,7 @@ const ANY_ACCESS: ze_memory_access_cap_flags_t = ZE_MEMORY_ACCESS_CAP_FLAG_RW
 entries! {
     fn zeDeviceGet(driver: ze_driver_handle_t, count: *mut u32, devices: *mut ze_device_handle_t) {
         driver::check(driver)?;
-        fill(count, devices, all(), |to, from| *to = *from)
+        fill(count, devices, &listed(), |to, from| *to = *from)
     }
 
     fn zeDeviceGetSubDevices(device: ze_device_handle_t, count: *mut u32, parts: *mut ze_device_handle_t) {
@@ -221,7 +230,7 @@ entries! {
             flags,
             subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
-            maxMemAllocSize: max_alloc_bytes(),
+            maxMemAllocSize: max_alloc_bytes().min(own_memory_bytes(device)?),
             maxHardwareContexts: 64,
             numThreadsPerEU: 8,
             physicalEUSimdWidth: 16,

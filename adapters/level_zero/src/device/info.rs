@@ -237,6 +237,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             }]),
         },
 
+        Is::ComponentDevices => {
+            let tiles = this.components().iter();
+            out.slice(&tiles.map(|tile| tile.handle()).collect::<Vec<_>>())
+        }
+        Is::CompositeDevice => out.handle(this.composite().map(|card| &**card)),
+
         // Units, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::GpuEuCount => out.value(this.units()),
         Is::NumComputeUnits => out.value(this.cores()),

@@ -90,26 +90,11 @@ pub fn begin(list: &List) -> Result<bool> {
 
 /// Ends that capture. Returns its commands, none if there are none.
 pub fn end(context: &Arc<NativeContext>, list: &List) -> Result<Option<Arc<Graph>>> {
-    let calls = list.graphs.ok_or(Error::unsupported())?;
-    let mut raw = ze_graph_handle_t::NULL;
-    // SAFETY: a live list, and room for the handle.
-    let code = unsafe { (calls.end)(list.raw, null(), &mut raw) };
-    check(code, "zeCommandListEndGraphCaptureExt")?;
-    let mut graph = Graph {
-        calls,
-        raw,
-        executable: ze_executable_graph_handle_t::NULL,
-        keeps: Vec::new(),
-        context: Arc::clone(context),
-    };
-    // SAFETY: a live graph.
-    let code = unsafe { (calls.is_empty)(raw) };
-    if answer(code, "zeGraphIsEmptyExt")? {
+    let mut graph = Graph::captured(context, list)?;
+    if graph.is_empty()? {
         return Ok(None);
     }
-    // SAFETY: a live graph, and room for the handle.
-    let code = unsafe { (calls.instantiate)(raw, null(), &mut graph.executable) };
-    check(code, "zeGraphInstantiateExt")?;
+    graph.instantiate()?;
     Ok(Some(Arc::new(graph)))
 }
 
@@ -134,6 +119,35 @@ pub struct Graph {
 }
 
 impl Graph {
+    /// The commands of a list's capture, which ends.
+    fn captured(context: &Arc<NativeContext>, list: &List) -> Result<Self> {
+        let calls = list.graphs.ok_or(Error::unsupported())?;
+        let mut raw = ze_graph_handle_t::NULL;
+        // SAFETY: a live list, and room for the handle.
+        let code = unsafe { (calls.end)(list.raw, null(), &mut raw) };
+        check(code, "zeCommandListEndGraphCaptureExt")?;
+        Ok(Self {
+            calls,
+            raw,
+            executable: ze_executable_graph_handle_t::NULL,
+            keeps: Vec::new(),
+            context: Arc::clone(context),
+        })
+    }
+
+    fn is_empty(&self) -> Result<bool> {
+        // SAFETY: a live graph.
+        let code = unsafe { (self.calls.is_empty)(self.raw) };
+        answer(code, "zeGraphIsEmptyExt")
+    }
+
+    /// Makes what can be submitted. Called once.
+    fn instantiate(&mut self) -> Result<()> {
+        // SAFETY: a live graph, and room for the handle.
+        let code = unsafe { (self.calls.instantiate)(self.raw, null(), &mut self.executable) };
+        check(code, "zeGraphInstantiateExt")
+    }
+
     pub fn append(&self, to: &List, signal: ze_event_handle_t) -> Result<()> {
         let append = self.calls.append;
         // SAFETY: a live list and graph; no events are waited for.
@@ -190,13 +204,12 @@ fn capture(
         None => work::append(list, ze_event_handle_t::NULL, step.work.clone()),
     });
     // Also after an error: a list must not be destroyed while it is captured.
-    let graph = end(context, list);
+    let graph = Graph::captured(context, list);
     appended?;
-    let mut graph = graph?.ok_or(Error::unsupported())?;
-    if let Some(own) = Arc::get_mut(&mut graph) {
-        own.keeps = steps.iter().map(|step| step.work.clone()).collect();
-    }
-    Ok(Arc::new(Whole(graph)))
+    let mut graph = graph?;
+    graph.instantiate()?;
+    graph.keeps = steps.iter().map(|step| step.work.clone()).collect();
+    Ok(Arc::new(Whole(Arc::new(graph))))
 }
 
 impl Compiled<LevelZero> for Whole {

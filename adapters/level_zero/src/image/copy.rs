@@ -4,6 +4,7 @@ use std::ffi::c_void;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
+use ur::abi::*;
 use ur::hal::answers::{ImageBox, ImageShape};
 use ur::object::Result;
 use ur::stream::Pitched;
@@ -39,9 +40,6 @@ pub enum ImageCopy {
 }
 
 const NO_EVENT: ze_event_handle_t = ze_event_handle_t::NULL;
-
-/// The driver's extension of copies with pitches.
-const PITCHES: &str = "ZE_extension_image_copy";
 
 impl ImageCopy {
     /// Makes the native images of a lane's device current. Called before the command is appended to the lane's list.
@@ -111,7 +109,7 @@ enum Rows {
 }
 
 impl Rows {
-    fn of(shape: &ImageShape, part: &ImageBox, memory: Pitched, has_pitches: bool) -> Self {
+    fn of(shape: &ImageShape, part: &ImageBox, memory: Pitched) -> Self {
         let [width, height, depth] = part.region;
         let packed = width * shape.pixel;
         // Layers of a 1D array are rows to one driver and slices to the next.
@@ -124,7 +122,7 @@ impl Rows {
             return Self::Packed;
         }
         match [row, slice].map(u32::try_from) {
-            [Ok(row), Ok(slice)] if has_pitches => Self::Pitched([row, slice]),
+            [Ok(row), Ok(slice)] => Self::Pitched([row, slice]),
             _ => Self::Each,
         }
     }
@@ -158,26 +156,29 @@ pub fn transfer(
     memory: Pitched,
     writes: bool,
 ) -> Result<()> {
-    let has_pitches = to.device.platform().has_extension(PITCHES)
-        && to.api.zeCommandListAppendImageCopyToMemoryExt.is_some()
-        && to.api.zeCommandListAppendImageCopyFromMemoryExt.is_some();
-    match Rows::of(shape, part, memory, has_pitches) {
-        Rows::Packed => packed(to, (image, part), memory.addr, writes),
-        Rows::Pitched(pitches) => pitched(to, (image, part), (memory.addr, pitches), writes),
-        Rows::Each => {
-            let ([x, y, z], [width, rows, slices]) = (part.origin, part.region);
-            for slice in 0..slices {
-                for row in 0..rows {
-                    let line = ImageBox {
-                        origin: [x, y + row, z + slice],
-                        region: [width, 1, 1],
-                    };
-                    let at = row_at(shape, memory, [row, slice]);
-                    packed(to, (image, &line), at, writes)?;
-                }
+    let each = || {
+        let ([x, y, z], [width, rows, slices]) = (part.origin, part.region);
+        for slice in 0..slices {
+            for row in 0..rows {
+                let line = ImageBox {
+                    origin: [x, y + row, z + slice],
+                    region: [width, 1, 1],
+                };
+                let at = row_at(shape, memory, [row, slice]);
+                packed(to, (image, &line), at, writes)?;
             }
-            Ok(())
         }
+        Ok(())
+    };
+    match Rows::of(shape, part, memory) {
+        Rows::Packed => packed(to, (image, part), memory.addr, writes),
+        Rows::Pitched(pitches) => {
+            match pitched(to, (image, part), (memory.addr, pitches), writes) {
+                Err(error) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => each(),
+                copied => copied,
+            }
+        }
+        Rows::Each => each(),
     }
 }
 
@@ -227,7 +228,7 @@ fn packed(
     to.keep_order()
 }
 
-/// One command: rows at pitches, for a driver that takes them.
+/// One command: rows at pitches. `UNSUPPORTED_FEATURE` of a driver that takes none.
 fn pitched(
     to: &List,
     (image, part): (ze_image_handle_t, &ImageBox),
@@ -283,7 +284,6 @@ fn pitched(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ur::abi::*;
 
     fn shape(kind: ur_mem_type_t) -> ImageShape {
         let format = ur_image_format_t {
@@ -312,19 +312,17 @@ mod tests {
     #[test]
     fn rows_lie_packed_or_at_pitches_or_each_for_itself() {
         let deep = shape(UR_MEM_TYPE_IMAGE3D);
-        let rows = |shape: &ImageShape, row, slice, has| {
-            Rows::of(shape, &shape.whole(), memory(row, slice), has)
-        };
-        assert_eq!(rows(&deep, 32, 128, true), Rows::Packed);
-        assert_eq!(rows(&deep, 32, 132, true), Rows::Pitched([32, 132]));
-        assert_eq!(rows(&deep, 36, 200, true), Rows::Pitched([36, 200]));
-        assert_eq!(rows(&deep, 36, 200, false), Rows::Each);
-        assert_eq!(rows(&deep, 32, 1 << 33, true), Rows::Each);
+        let rows =
+            |shape: &ImageShape, row, slice| Rows::of(shape, &shape.whole(), memory(row, slice));
+        assert_eq!(rows(&deep, 32, 128), Rows::Packed);
+        assert_eq!(rows(&deep, 32, 132), Rows::Pitched([32, 132]));
+        assert_eq!(rows(&deep, 36, 200), Rows::Pitched([36, 200]));
+        assert_eq!(rows(&deep, 32, 1 << 33), Rows::Each);
         let line = shape(UR_MEM_TYPE_IMAGE1D);
-        assert_eq!(rows(&line, 64, 64, true), Rows::Packed);
+        assert_eq!(rows(&line, 64, 64), Rows::Packed);
         let lines = shape(UR_MEM_TYPE_IMAGE1D_ARRAY);
-        assert_eq!(rows(&lines, 32, 32, true), Rows::Packed);
-        assert_eq!(rows(&lines, 32, 40, true), Rows::Pitched([40, 40]));
+        assert_eq!(rows(&lines, 32, 32), Rows::Packed);
+        assert_eq!(rows(&lines, 32, 40), Rows::Pitched([40, 40]));
     }
 
     #[test]

@@ -67,6 +67,8 @@ struct PlaceState {
     arrival: Option<(ze_command_list_handle_t, Arc<Event>)>,
     /// A lane of this device's, for copies to host memory.
     lane: Option<Lane>,
+    /// Whether the last copy to host memory failed within its submission.
+    is_broken: bool,
 }
 
 /// An image without a native image on a device that needs one.
@@ -161,7 +163,7 @@ impl Places {
 
     /// Copies the image to a place from another one.
     fn fetch(&self, state: &mut State, lane: &Stream, (me, from): (usize, usize)) -> Result<()> {
-        let (memory, filled) = self.stage(state, lane, from)?;
+        let (memory, filled) = self.copy_to_host(state, lane, from)?;
         stream::Stream::wait(lane, &filled)?;
         let native = self.placed(me)?;
         transfer(
@@ -179,7 +181,7 @@ impl Places {
 
     /// Copies a place's image to host memory, behind what a lane has been given so far, unless that is current. Returns
     /// the memory, and the end of the copy.
-    fn stage(
+    fn copy_to_host(
         &self,
         state: &mut State,
         lane: &Stream,
@@ -208,6 +210,7 @@ impl Places {
             let lane = Lane::open(&self.context, device, ur_queue_flags_t(0))?;
             place.lane = Some(lane);
         }
+        place.is_broken = true;
         let own = place.lane.as_ref().ok_or(NOWHERE)?.stream();
         let before = stream::Stream::record(lane)?;
         stream::Stream::wait(&**own, &before)?;
@@ -223,6 +226,7 @@ impl Places {
             false,
         )?;
         let filled = stream::Stream::record(&**own)?;
+        place.is_broken = false;
         state.filled = Some(Arc::clone(&filled));
         Ok((memory, filled))
     }
@@ -255,8 +259,9 @@ impl State {
 impl Drop for Places {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        // A copy to host memory that was not submitted whole has no command behind it that was waited for.
-        for lane in state.places.iter().filter_map(|place| place.lane.as_ref()) {
+        // No command waited for a copy to host memory that was not submitted whole.
+        let broken = state.places.iter().filter(|place| place.is_broken);
+        for lane in broken.filter_map(|place| place.lane.as_ref()) {
             let over = stream::Stream::record(&**lane.stream()).and_then(|event| event.block());
             if let Err(error) = over {
                 log::debug!("a copy of an image may still run: {:?}", error.code());

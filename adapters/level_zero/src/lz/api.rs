@@ -133,6 +133,7 @@ ur::dl::symbols! {
             zeExecutableGraphDestroyExt: pfn::zeExecutableGraphDestroyExt,
             zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
             zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zeDeviceGetRootDevice: pfn::zeDeviceGetRootDevice,
             zesInit: pfn::zesInit,
             zesDriverGet: pfn::zesDriverGet,
             zesDriverGetDeviceByUuidExp: pfn::zesDriverGetDeviceByUuidExp,
@@ -246,7 +247,8 @@ impl Api {
                 None
             }
             Err(error) => {
-                log::info!("no Level Zero: {:?}", error.code());
+                let code = error.code();
+                log::info!("no Level Zero: no driver of a GPU that this user may open ({code:?})");
                 None
             }
         }

@@ -20,7 +20,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("zexDriverImportExternalPointer", &["registration"]),
     ("zexDriverReleaseImportedPointer", &["registration"]),
     // A driver that names the extension and lacks its function.
-    ("all by the driver", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores", "images"]),
+    ("all by the driver", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores"]),
     ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
     ("zeImageViewCreateExt by the driver", &["bindless images"]),
     ("zeImageGetDeviceOffsetExp by the driver", &["bindless images", "pitched memory"]),
@@ -28,8 +28,6 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("zeDeviceImportExternalSemaphoreExt by the driver", &["external semaphores"]),
     ("zeCommandListAppendWaitExternalSemaphoreExt by the driver", &["external semaphores"]),
     ("zeCommandListAppendSignalExternalSemaphoreExt by the driver", &["external semaphores"]),
-    ("zeCommandListAppendImageCopyToMemoryExt by the driver", &["images"]),
-    ("zeCommandListAppendImageCopyFromMemoryExt by the driver", &["images"]),
     ("all", &["kernels", "registration"]),
 ];
 
@@ -53,7 +51,6 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_device_ip_version",
     "ZE_extension_eu_count",
     "ZE_extension_external_semaphores",
-    "ZE_extension_image_copy",
     "ZE_extension_image_format_support",
     "ZE_extension_kernel_max_group_size_properties",
 ];

@@ -15,6 +15,8 @@ ur::dl::symbols! {
             zeDriverGetExtensionFunctionAddress: pfn::zeDriverGetExtensionFunctionAddress,
             zeDeviceGet: pfn::zeDeviceGet,
             zeDeviceGetStatus: pfn::zeDeviceGetStatus,
+            zeDeviceGetSubDevices: pfn::zeDeviceGetSubDevices,
+            zeDeviceGetProperties: pfn::zeDeviceGetProperties,
             zeContextCreate: pfn::zeContextCreate,
             zeContextDestroy: pfn::zeContextDestroy,
             zeMemAllocDevice: pfn::zeMemAllocDevice,
@@ -77,6 +79,13 @@ ur::dl::symbols! {
             zeCommandListAppendLaunchKernelWithArguments: pfn::zeCommandListAppendLaunchKernelWithArguments,
             zeCommandListGetNextCommandIdExp: pfn::zeCommandListGetNextCommandIdExp,
             zeCommandListUpdateMutableCommandsExp: pfn::zeCommandListUpdateMutableCommandsExp,
+            zeCommandListBeginGraphCaptureExt: pfn::zeCommandListBeginGraphCaptureExt,
+            zeCommandListEndGraphCaptureExt: pfn::zeCommandListEndGraphCaptureExt,
+            zeGraphInstantiateExt: pfn::zeGraphInstantiateExt,
+            zeGraphIsEmptyExt: pfn::zeGraphIsEmptyExt,
+            zeGraphDestroyExt: pfn::zeGraphDestroyExt,
+            zeExecutableGraphDestroyExt: pfn::zeExecutableGraphDestroyExt,
+            zeCommandListAppendGraphExt: pfn::zeCommandListAppendGraphExt,
             zeCommandListUpdateMutableCommandSignalEventExp: pfn::zeCommandListUpdateMutableCommandSignalEventExp,
         }
     }

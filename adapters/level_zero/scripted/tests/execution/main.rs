@@ -5,7 +5,7 @@ mod ways;
 
 use std::ffi::{CStr, c_char, c_void};
 use std::path::Path;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use client::*;
 use ways::everywhere;
@@ -483,6 +483,105 @@ fn a_recorded_launch_changes() {
         good!(own, zeKernelDestroy(iota));
         good!(own, zeModuleDestroy(module));
         own.free(&[memory]);
+        own.close();
+        no_leak();
+    });
+}
+
+/// Commands of a captured list, and of one that waits for its event, run when the graph is appended.
+#[test]
+fn a_captured_list_becomes_a_graph() {
+    everywhere("a_captured_list_becomes_a_graph", &[], |library| {
+        let own = Client::open(library);
+        let api = &own.api;
+        let (Some(begin), Some(end), Some(make), Some(append)) = (
+            api.zeCommandListBeginGraphCaptureExt,
+            api.zeCommandListEndGraphCaptureExt,
+            api.zeGraphInstantiateExt,
+            api.zeCommandListAppendGraphExt,
+        ) else {
+            println!("skipped: this loader has no graphs");
+            return own.close();
+        };
+        let (list, other) = (own.immediate(), own.immediate());
+        let words = [7_u32; 16];
+        let (from, middle, to) = (
+            own.host_memory(&words),
+            own.host_memory(&[0_u32; 16]),
+            own.host_memory(&[0_u32; 16]),
+        );
+        let (pool, events) = own.events(0, 2);
+        let (fork, join) = (events[0], events[1]);
+        let mut graph = ze_graph_handle_t::NULL;
+        let mut made = ze_executable_graph_handle_t::NULL;
+        // SAFETY: live lists, events and graphs, and room for each answer.
+        unsafe {
+            assert_eq!(begin(list, null()), ZE_RESULT_SUCCESS);
+            own.copy(list, middle, from, 64, fork);
+            own.wait(other, fork);
+            own.copy(other, to, middle, 64, join);
+            own.wait(list, join);
+            assert_eq!(read::<u32>(to, 16), [0; 16]);
+            let code = api.zeCommandListHostSynchronize.map(|wait| wait(list, 0));
+            assert_eq!(code, Some(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE));
+            assert_eq!(end(list, null(), &mut graph), ZE_RESULT_SUCCESS);
+            let empty = api.zeGraphIsEmptyExt.map(|ask| ask(graph));
+            assert_eq!(empty, Some(ZE_RESULT_QUERY_FALSE));
+            assert_eq!(make(graph, null(), &mut made), ZE_RESULT_SUCCESS);
+            for value in [9_u32, 11] {
+                from.cast::<u32>().write(value);
+                let code = append(list, made, null(), NONE, 0, null_mut());
+                assert_eq!(code, ZE_RESULT_SUCCESS);
+                own.finish(list);
+                assert_eq!(read::<u32>(to, 2), [value, 7]);
+            }
+        }
+        // The graph's events are its own: the list's was never signalled.
+        assert_eq!(call!(own, zeEventQueryStatus(join)), ZE_RESULT_NOT_READY);
+        // The list that joined is free again.
+        own.copy(other, middle, to, 64, NONE);
+        own.finish(other);
+        // SAFETY: live graphs, which nothing runs.
+        unsafe {
+            assert_eq!(
+                api.zeExecutableGraphDestroyExt.map(|destroy| destroy(made)),
+                Some(ZE_RESULT_SUCCESS)
+            );
+            assert_eq!(
+                api.zeGraphDestroyExt.map(|destroy| destroy(graph)),
+                Some(ZE_RESULT_SUCCESS)
+            );
+        }
+        own.destroy_events(pool, &events);
+        for one in [list, other] {
+            good!(own, zeCommandListDestroy(one));
+        }
+        own.free(&[from, middle, to]);
+        own.close();
+        no_leak();
+    });
+}
+
+#[test]
+fn a_card_has_tiles() {
+    let tiles = [("SCRIPTED_LEVEL_ZERO_TILES", "2")];
+    everywhere("a_card_has_tiles", &tiles, |library| {
+        let own = Client::open(library);
+        let (mut count, mut tiles) = (2, [ze_device_handle_t::NULL; 2]);
+        good!(
+            own,
+            zeDeviceGetSubDevices(own.device, &mut count, tiles.as_mut_ptr())
+        );
+        assert_eq!(count, 2);
+        for (index, tile) in (0..).zip(tiles) {
+            let mut facts = ze_device_properties_t::default();
+            good!(own, zeDeviceGetProperties(tile, &mut facts));
+            assert_ne!(facts.flags & ZE_DEVICE_PROPERTY_FLAG_SUBDEVICE, 0);
+            assert_eq!((facts.subdeviceId, facts.numSlices), (index, 1));
+            let mut count = 0;
+            good!(own, zeDeviceGetSubDevices(tile, &mut count, null_mut()));
+            assert_eq!(count, 0);
+        }
         own.close();
         no_leak();
     });
