@@ -2,11 +2,10 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`), contexts (`context`), programs and kernels (`program`, `kernel`),
 //! buffers and images (`mem`, `image`, `sampler`), and address ranges and physical memory (`virtual_mem`). It also owns
-//! lanes, events and memory (`exec`), and native lists and events (`interop`). `bindless` has bindless images with memory
-//! and semaphores of other interfaces, `sharing` memory and events of several processes. `driver` and `hooks` are the
-//! bridge from the stream engine. `settings` has the variables, `lz` the loader's functions. Uses the shared layers in `ur`.
-//! Must never know a loader of Unified
-//! Runtime or another adapter.
+//! lanes, events and memory (`exec`), native lists and events (`interop`), and bindless images with memory and
+//! semaphores of other interfaces (`bindless`). `sharing` has memory and events of several processes. `driver` and
+//! `hooks` are the bridge from the stream engine, `settings` has the variables, `lz` the loader's functions. Uses the
+//! shared layers in `ur`. Must never know a loader of Unified Runtime or another adapter.
 //!
 //! docs/src/reference/level-zero.md says what is there, and has facts of the drivers that were found by trying.
 

@@ -164,6 +164,8 @@ impl Places {
     /// Copies the image to a place from another one.
     fn fetch(&self, state: &mut State, lane: &Stream, (me, from): (usize, usize)) -> Result<()> {
         let (memory, filled) = self.copy_to_host(state, lane, from)?;
+        // Until the lane has what waits for that copy.
+        state.places[from].is_broken = true;
         stream::Stream::wait(lane, &filled)?;
         let native = self.placed(me)?;
         transfer(
@@ -174,6 +176,7 @@ impl Places {
             true,
         )?;
         let event = stream::Stream::record(lane)?;
+        state.places[from].is_broken = false;
         state.places[me].is_current = true;
         state.places[me].arrival = Some((lane.list.raw, event));
         Ok(())

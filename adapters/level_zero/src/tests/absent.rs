@@ -30,6 +30,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("zeDeviceImportExternalSemaphoreExt by the driver", &["external semaphores"]),
     ("zeCommandListAppendWaitExternalSemaphoreExt by the driver", &["external semaphores"]),
     ("zeCommandListAppendSignalExternalSemaphoreExt by the driver", &["external semaphores"]),
+    ("all", &["kernels", "registration"]),
 ];
 
 /// Behind the name of a function that the loader has and the driver lacks.

@@ -37,7 +37,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
         driver.reset();
         let known = workload::play().check_whole();
         let calls = driver.query().calls;
-        let (mut problems, mut stays) = (Vec::new(), 0);
+        let (mut problems, mut stays, mut met) = (Vec::new(), 0, 0);
         for place in 0..PLACES {
             let nth = 1 + (calls - 1) * place / (PLACES - 1);
             let when = format!("lost from call {nth} of {calls} on");
@@ -45,15 +45,14 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
             driver.fail_from(nth, LOST.0);
             let steps = workload::play();
             let failed = steps.failed_beside(&known);
-            // The number of calls varies with the threads.
-            let is_late = nth > calls - calls / 10;
             let strange = failed.iter().find(|(_, call, code)| !tells(call, *code));
-            let met = is_late || driver.query().met;
+            // Waits and queries come as often as they have to.
+            met += u64::from(driver.query().met);
             let end = driver.end_with(stays);
             stays = driver.query().live;
-            if strange.is_some() || !met || end.is_some() || !steps.wrong.is_empty() {
+            if strange.is_some() || end.is_some() || !steps.wrong.is_empty() {
                 let wrong = &steps.wrong;
-                eprintln!("{when}: {strange:?}, {met}, {end:?}, {wrong:?}: {failed:?}");
+                eprintln!("{when}: {strange:?}, {end:?}, {wrong:?}: {failed:?}");
                 problems.push(when);
             }
         }
@@ -62,6 +61,7 @@ fn from_each_call(name: &str, variables: &[(&str, &str)]) {
             "{} problems: {problems:?}",
             problems.len()
         );
+        assert!(met * 2 > PLACES, "{met} of {PLACES} calls came");
         // The process goes on with a device that is there again.
         driver.reset();
         assert_eq!(workload::play().check_whole(), known);
