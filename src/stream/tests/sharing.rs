@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 on_both! {
     an_exported_page_is_never_reused_or_moved
-    memory_without_pages_is_not_exported
+    memory_without_pages_is_exported_as_none
     a_reusable_event_stands_for_its_last_command
     reusable_events_end
     foreign_memory_is_known
@@ -80,13 +80,16 @@ fn an_exported_page_is_never_reused_or_moved<D: AnyFake>() {
     assert!(!held(pages[0].1.name), "the free took effect");
 }
 
-fn memory_without_pages_is_not_exported<D: AnyFake>() {
+fn memory_without_pages_is_exported_as_none<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let queue = fixture.in_order();
     let block = alloc_only(&queue, None, 64, &[]).unwrap();
-    let refused = |addr| code(fixture.context.export_block(addr));
-    assert_eq!(refused(block + 1), Some(UR_RESULT_ERROR_INVALID_VALUE));
-    assert_eq!(refused(block), Some(UR_RESULT_ERROR_UNSUPPORTED_FEATURE));
+    let refused = code(fixture.context.export_block(block + 1));
+    assert_eq!(refused, Some(UR_RESULT_ERROR_INVALID_VALUE));
+    let exported = fixture.context.export_block(block).unwrap();
+    assert_eq!((exported.offset, exported.bytes), (0, 64));
+    assert!(exported.pages.is_empty());
+    drop(exported);
     assert!(
         fixture.context.domain().memory.is_regular(),
         "nothing is left of it"
