@@ -51,6 +51,7 @@ fn all(context: &OfContext) -> impl Iterator<Item = &Object<Device>> {
 }
 
 fn put(this: &OfContext, data: *const c_void, subject: Subject) -> Result<()> {
+    sharing::check_able(this, subject)?;
     let given = &this.domain().state().shared.given;
     given.put(data, sharing::kind(subject))
 }
@@ -608,7 +609,8 @@ impl Hooks<LevelZero> for LevelZero {
         sharing::open_physical(this, device, data)
     }
 
-    fn ipc_close_phys_mem_handle_exp(_: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+    fn ipc_close_phys_mem_handle_exp(this: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+        sharing::check_able(this, Subject::Physical)?;
         ensure(memory.is_opened(), UR_RESULT_ERROR_INVALID_VALUE)?;
         memory.release()
     }

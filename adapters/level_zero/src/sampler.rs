@@ -119,9 +119,9 @@ impl Sampler {
         native: ur_native_handle_t,
         owned: bool,
     ) -> Result<Arc<Object<Self>>> {
-        ensure(native != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let device = &context.devices()[0];
         ensure(device.has_images(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        ensure(native != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let state = &context.domain().state().native;
         let modes = state.samplers.lock().get(&native).copied();
         let adopted = NativeSampler {

@@ -14,11 +14,12 @@ mod exportable;
 mod memory;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ur::abi::UR_BACKEND_LEVEL_ZERO;
+use ur::abi::{UR_BACKEND_LEVEL_ZERO, UR_RESULT_ERROR_UNSUPPORTED_FEATURE};
 use ur::ipc::Given;
 use ur::ipc::blob::{Kind, Subject};
-use ur::object::Object;
+use ur::object::{Object, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
@@ -30,6 +31,8 @@ pub use exportable::{
 pub use memory::{close_memory, get_memory, get_physical, open_memory, open_physical};
 
 use crate::LevelZero;
+use crate::device::Device;
+use crate::lz::*;
 use exportable::Exportable;
 use memory::OpenedMemory;
 
@@ -49,6 +52,17 @@ pub struct Shared {
 pub const fn kind(subject: Subject) -> Kind {
     let backend = UR_BACKEND_LEVEL_ZERO;
     Kind { backend, subject }
+}
+
+/// `UNSUPPORTED_FEATURE` unless processes can share such objects of every device of the context.
+pub fn check_able(this: &OfContext, subject: Subject) -> Result<()> {
+    let able = |device: &Arc<Object<Device>>| match subject {
+        Subject::Memory => device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY),
+        Subject::Physical => device.physical_descriptor().is_some(),
+        Subject::Event => device.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL),
+    };
+    let all = this.devices().iter().all(able);
+    ensure(all, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
 }
 
 fn shared(this: &OfContext) -> &Shared {

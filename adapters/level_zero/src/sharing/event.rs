@@ -11,21 +11,17 @@ use ur::ipc::duplicate;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Devices, Event, NativeMarker, Work};
 
-use super::{OfContext, kind, shared};
+use super::{OfContext, check_able, kind, shared};
 use crate::LevelZero;
 use crate::context::native;
 use crate::device::Device;
 use crate::exec::{self, Marker, Native, Ring};
 use crate::lz::*;
 
-fn check_device(device: &Device) -> Result<()> {
-    let able = device.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL);
-    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
-}
-
 /// An event that other processes can open.
 pub fn new(devices: &Devices<LevelZero>, device: &Object<Device>) -> Result<Marker> {
-    check_device(device)?;
+    let able = device.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL);
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let ring = Ring::new(native(devices))?;
     Ok(marker(device, ring))
 }
@@ -57,6 +53,7 @@ pub fn record(marker: &Marker) -> Result<Work<LevelZero>> {
 
 /// `urIPCGetEventHandleExp`
 pub fn get(this: &Object<Event<LevelZero>>) -> Result<(*mut c_void, usize)> {
+    check_able(this.context(), Subject::Event)?;
     let marker = this.shared_marker()?.clone();
     let ring = Arc::clone(ring(&marker)?);
     let pages = Vec::from(Ring::PARTS);
@@ -73,8 +70,8 @@ pub fn get(this: &Object<Event<LevelZero>>) -> Result<(*mut c_void, usize)> {
 
 /// `urIPCOpenEventHandleExp`
 pub fn open(this: &OfContext, data: &[u8]) -> Result<Arc<Object<Event<LevelZero>>>> {
+    check_able(this, Subject::Event)?;
     let device = &this.devices()[0];
-    check_device(device)?;
     let name = ExportName::read(kind(Subject::Event), data)?;
     let opened = broker::open(&name, |file: &OwnedFd| duplicate(file.as_raw_fd()))?;
     let files: Vec<_> = opened.pages.into_iter().map(|(file, _)| file).collect();

@@ -73,6 +73,8 @@ pub fn alloc(
 /// `urMemoryExportFreeExportableMemoryExp`
 pub fn free(this: &OfContext, device: &Object<Device>, addr: usize) -> Result<()> {
     this.check_device(device)?;
+    let able = exports(device, UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD).is_some();
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let own = {
         let mut all = shared(this).exportable.lock();
         check_home(all.get(&addr), device)?;

@@ -11,7 +11,7 @@ use ur::ipc::broker::{self, Export, Opened};
 use ur::ipc::duplicate;
 use ur::object::{Error, Object, Out, Result, ensure};
 
-use super::{OfContext, kind, shared};
+use super::{OfContext, check_able, kind, shared};
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::driver::SLAB_BYTES;
@@ -231,6 +231,7 @@ pub fn open_physical(
     blob: &[u8],
 ) -> Result<Arc<Object<PhysicalMem>>> {
     this.check_device(device)?;
+    check_able(this, Subject::Physical)?;
     let import = |file: &OwnedFd| duplicate(file.as_raw_fd());
     let (_, file, bytes) = open(Subject::Physical, blob, import)?;
     PhysicalMem::open(this, device, bytes, &file)
