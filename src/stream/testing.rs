@@ -18,7 +18,7 @@ use crate::abi::*;
 use crate::hal::{self, Backend};
 use crate::object::{Body, Error, Object, Result};
 use crate::timeline::Clock;
-use fake_driver::Item;
+use fake_driver::{Item, refuse};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -192,6 +192,7 @@ macro_rules! fake {
             }
 
             fn mark(lane: &FakeLane, epoch: u64) -> Result<Marker> {
+                refuse(&lane.driver.refused_marks)?;
                 lane.driver.marks.fetch_add(1, Ordering::Relaxed);
                 if $tracks {
                     return Ok(Marker::Epoch(
@@ -230,6 +231,7 @@ macro_rules! fake {
             }
 
             fn block(marker: &Marker) -> Result<()> {
+                refuse(&marker.driver().refused_blocks)?;
                 for _ in 0..5000 {
                     if marker.driver().broken.load(Ordering::Relaxed) {
                         return Err(Error::new(UR_RESULT_ERROR_DEVICE_LOST));

@@ -445,11 +445,12 @@ impl<S: Stream> Deferred<S> {
                         Err(error) => Err(error),
                     },
                     Step::MarkFailed(event) => {
-                        recorded.push((event, Outcome::of(this.record(), true)));
+                        recorded.push((event, Outcome::of(Self::record_anyway(this), true)));
                         Ok(())
                     }
                     Step::Mark(event) => {
-                        recorded.push((event, Outcome::of(this.record(), own.has_failed())));
+                        let end = Outcome::of(Self::record_anyway(this), own.has_failed());
+                        recorded.push((event, end));
                         Ok(())
                     }
                 };
@@ -472,6 +473,11 @@ impl<S: Stream> Deferred<S> {
         for (event, end) in recorded {
             event.set(end);
         }
+    }
+
+    /// Records an event that others wait for already. A driver that refuses it once is asked again.
+    fn record_anyway(this: &Arc<S>) -> Result<S::Event> {
+        this.record().or_else(|_| this.record())
     }
 
     /// Submits all deferred work: the stream itself waits, since foreign code looks at it.

@@ -26,6 +26,10 @@ pub(crate) use scope::{Failures, Scope};
 pub use slot::EngineSlot;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Between two queries of commands that the driver refuses to wait for.
+const QUERY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// One per adapter: its lanes, its host-signalled points and its threads.
 pub struct Engine<D: Driver> {
@@ -307,6 +311,41 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
+    /// As [`Engine::wait`], before something is released that the commands use: a call of the driver that fails is no
+    /// reason to release it. Ends early only if the driver refuses both to wait and to tell.
+    pub(crate) fn wait_to_release(&self, frontier: &Frontier) {
+        for point in frontier.points().filter(|point| !point.is_done()) {
+            let ended = match self.mark_anyway(point) {
+                Ok(None) => Ok(()),
+                Ok(Some(mark)) => self.record_outcome(&mark, Self::block_anyway(&mark)),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = ended {
+                log::error!("what commands may use is released: {:?}", error.code());
+            }
+        }
+    }
+
+    /// As [`Engine::mark`]. A driver that refuses a marker once is asked again.
+    fn mark_anyway(&self, point: &Point) -> Result<Option<Mark<D>>> {
+        self.mark(point).or_else(|_| self.mark(point))
+    }
+
+    /// Blocks until the commands under a marker have ended. A wait that the driver refuses says nothing about them, so
+    /// that they are queried from then on. An error if the query is refused too.
+    fn block_anyway(mark: &Mark<D>) -> Result<()> {
+        match D::block(&mark.marker) {
+            Err(error) if !is_failure(error) => {
+                log::error!("waiting for a lane failed: {:?}", error.code());
+                while !D::is_done(&mark.marker)? {
+                    std::thread::sleep(QUERY_INTERVAL);
+                }
+                Ok(())
+            }
+            ended => ended,
+        }
+    }
+
     /// As [`Engine::wait`], on behalf of the program: an error if the command failed, and the
     /// failure counts as reported.
     pub(crate) fn wait_dependencies(&self, deps: &Dependencies) -> Result<()> {
@@ -348,11 +387,13 @@ impl<D: Driver> Engine<D> {
     fn follow(self: &Arc<Self>, mut rest: Frontier, job: Job, ours: bool) {
         while let Some(point) = rest.points().next().cloned() {
             rest.retain(|other| other.lane() != point.lane());
-            let mark = match self.mark(&point) {
+            let mark = match self.mark_anyway(&point) {
                 Ok(None) => continue,
                 Ok(Some(mark)) => mark,
                 Err(error) => {
                     log::error!("a wait for a lane failed: {:?}", error.code());
+                    // Nobody knows when the command ends: what follows it must not run.
+                    point.fail(&Failure::new());
                     continue;
                 }
             };
@@ -419,8 +460,11 @@ impl<D: Driver> Engine<D> {
         self.threads.push(Box::new(move || {
             let mut next = Some((mark, callback));
             while let Some((mark, callback)) = next {
-                if let Err(error) = engine.record_outcome(&mark, D::block(&mark.marker)) {
-                    log::error!("waiting for a lane failed: {:?}", error.code());
+                let ended = Self::block_anyway(&mark);
+                if let Err(error) = engine.record_outcome(&mark, ended) {
+                    log::error!("asking how a command ended failed: {:?}", error.code());
+                    // On a lost device every command counts as ended.
+                    mark.point.clock.raise(mark.point.epoch);
                 }
                 callback();
                 next = (!alone).then(|| engine.next_blocked(lane)).flatten();

@@ -169,11 +169,14 @@ impl<D: Driver> LaneCore<D> {
         Ok(())
     }
 
+    /// Records a requested marker. A driver that refuses it leaves the request: a marker behind the next command
+    /// could cover one that waits for the requester.
     #[cold]
     fn record_watched(&self, state: &mut LaneState<D>) -> Result<()> {
+        self.insert_marker(state)?;
         state.request = None;
         state.tail.clear();
-        self.insert_marker(state)
+        Ok(())
     }
 
     /// Records a marker of the last command.

@@ -343,9 +343,11 @@ impl<D: Driver> LaneCore<D> {
         if !marks.is_empty() {
             self.record_if_watched(state)?;
         }
-        for mark in marks {
-            D::wait(&self.native, &mark.marker)?;
-        }
+        let mut waited = marks
+            .iter()
+            .map(|mark| D::wait(&self.native, &mark.marker));
+        let waited = waited.try_for_each(|waited| waited);
+        // Also if one was refused: the stream makes the waits before it.
         state.pending_waits.add(missing);
         for waits in waits {
             state.pending_waits.add_requests(&waits.borrow().requests);
@@ -353,7 +355,7 @@ impl<D: Driver> LaneCore<D> {
         state.pending_waits.prune();
         state.tail.change();
         self.publish(state);
-        Ok(())
+        waited
     }
 
     /// Makes later commands wait for `waits`. Returns the locked state, with that order.
@@ -631,9 +633,8 @@ impl<D: Driver> LaneCore<D> {
         if engine
             .when(tip.clone().into(), move |_| drop(lane))
             .is_err()
-            && let Err(error) = engine.wait(&tip)
         {
-            log::error!("a lane ended with an error: {:?}", error.code());
+            engine.wait_to_release(&tip);
         }
     }
 

@@ -124,9 +124,7 @@ fn retain_until<D: Driver, T: Send + Sync + 'static>(
     }
     let what = Arc::new(what);
     let retained = Arc::clone(&what);
-    if engine.when(until.clone(), move |_| drop(retained)).is_err()
-        && let Err(error) = engine.wait(&until.done)
-    {
-        log::error!("what a recording used goes early: {:?}", error.code());
+    if engine.when(until.clone(), move |_| drop(retained)).is_err() {
+        engine.wait_to_release(&until.done);
     }
 }

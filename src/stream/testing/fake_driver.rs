@@ -29,6 +29,9 @@ pub struct FakeDriver {
     pub compiles: AtomicUsize,
     /// Number of submissions before one fails; none for never.
     pub fails_after: Mutex<Option<usize>>,
+    /// Number of calls that are refused from now on: for a marker, and to block for one.
+    pub refused_marks: AtomicUsize,
+    pub refused_blocks: AtomicUsize,
     /// Whether an idle lane runs work within its submission.
     pub immediate: AtomicBool,
     /// Labels of launches that fail instead of running.
@@ -38,6 +41,15 @@ pub struct FakeDriver {
     pub(super) next: AtomicUsize,
     /// Serialises steps of all threads: a device completes in order.
     stepping: Mutex<()>,
+}
+
+/// An error while calls of this kind are refused.
+pub(super) fn refuse(left: &AtomicUsize) -> Result<()> {
+    let lower = |left: usize| left.checked_sub(1);
+    match left.fetch_update(Ordering::AcqRel, Ordering::Acquire, lower) {
+        Ok(_) => Err(Error::new(UR_RESULT_ERROR_UNKNOWN)),
+        Err(_) => Ok(()),
+    }
 }
 
 /// The commands of a lane.

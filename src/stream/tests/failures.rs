@@ -198,15 +198,8 @@ fn a_host_task_after_a_failed_command_does_not_run() {
             false => fixture.out_of_order(),
         };
         let ran = Arc::new(AtomicUsize::new(0));
-        let task = |waits: &[&EventArc<Polled>]| {
-            let data = Arc::as_ptr(&ran).cast_mut().cast();
-            let made = with_event(waits, |waits, event| {
-                host_task::enqueue(&queue, count, data, waits, event)
-            });
-            made.unwrap().1
-        };
         let bad = launch(&queue, BAD, &[]);
-        let held = task(&[&bad]);
+        let held = task(&queue, &ran, &[&bad]);
         let behind = launch(&queue, 1, &[&held]);
         until(|| {
             fixture.driver.run();
@@ -217,11 +210,82 @@ fn a_host_task_after_a_failed_command_does_not_run() {
         queue.finish_here().ok();
         assert_eq!(queue.finish_here(), Ok(()));
         assert_eq!(fixture.engine.wait_device(&fixture.device), Ok(()));
-        let last = task(&[]);
+        let last = task(&queue, &ran, &[]);
         assert_eq!(last.wait_here(), Ok(()));
         assert_eq!(ran.load(Ordering::SeqCst), 1, "the last one alone");
         assert!(fixture.driver.ran().is_empty());
     }
+}
+
+/// A task that counts its calls in `ran`.
+fn task(
+    queue: &QueueArc<Polled>,
+    ran: &Arc<AtomicUsize>,
+    waits: &[&EventArc<Polled>],
+) -> EventArc<Polled> {
+    let data = Arc::as_ptr(ran).cast_mut().cast();
+    let made = with_event(waits, |waits, event| {
+        host_task::enqueue(queue, count, data, waits, event)
+    });
+    made.unwrap().1
+}
+
+/// A host task waits for two commands, of which the engine follows one after the other. Were the second one's marker
+/// recorded behind a later command, it could cover one that waits for the task.
+#[test]
+fn a_marker_that_was_refused_is_recorded_before_the_next_command() {
+    let fixture = fixture();
+    let (first, second, other) = (
+        fixture.in_order(),
+        fixture.in_order(),
+        fixture.out_of_order(),
+    );
+    let ran = Arc::default();
+    let waits = [launch(&first, 1, &[]), launch(&second, 2, &[])];
+    let held = task(&other, &ran, &[&waits[0], &waits[1]]);
+    fixture.driver.refused_marks.store(1, Ordering::Release);
+    let refused = without(&[], |waits, event| {
+        let (kind, work) = (UR_COMMAND_KERNEL_LAUNCH, Work::Launch(4));
+        Queue::enqueue(&second, kind, waits, work, event, false)
+    });
+    assert_eq!(code(refused), Some(UR_RESULT_ERROR_UNKNOWN));
+    let behind = launch(&second, 3, &[&held]);
+    assert_eq!(behind.wait_here(), Ok(()));
+    assert_eq!(held.wait_here(), Ok(()));
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    assert_eq!(fixture.driver.ran(), [1, 2, 3]);
+}
+
+/// A wait that the driver refuses says nothing about the commands.
+#[test]
+fn a_host_task_waits_for_commands_although_the_driver_refuses_to_wait() {
+    let fixture = fixture();
+    let (queue, other) = (fixture.in_order(), fixture.out_of_order());
+    let ran = Arc::default();
+    fixture.driver.refused_blocks.store(1, Ordering::Release);
+    let held = task(&other, &ran, &[&launch(&queue, 1, &[])]);
+    until(|| fixture.driver.refused_blocks.load(Ordering::Acquire) == 0);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(ran.load(Ordering::SeqCst), 0, "before the command");
+    until(|| {
+        fixture.driver.run();
+        status(&held) == UR_EVENT_STATUS_COMPLETE
+    });
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+/// A driver that gives no marker, asked twice, cannot say when the task may run.
+#[test]
+fn a_host_task_behind_commands_that_nobody_can_follow_fails() {
+    let fixture = fixture();
+    let (queue, other) = (fixture.in_order(), fixture.out_of_order());
+    let ran = Arc::default();
+    let before = launch(&queue, 1, &[]);
+    fixture.driver.refused_marks.store(2, Ordering::Release);
+    let held = task(&other, &ran, &[&before]);
+    until(|| status(&held) == UR_EVENT_STATUS_ERROR);
+    assert_eq!(code(held.wait_here()), FAILED);
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
 }
 
 #[test]

@@ -257,9 +257,7 @@ impl<D: Driver> Domain<D> {
             Ok(true) => free(),
             _ if engine.when(death.clone().into(), move |_| free()).is_ok() => {}
             _ => {
-                if let Err(error) = engine.wait(&death) {
-                    log::error!("work before a free failed: {:?}", error.code());
-                }
+                engine.wait_to_release(&death);
                 if let Some(native) = core.native(part) {
                     native.pool.free_now(live.base as usize);
                 }
