@@ -9,6 +9,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
@@ -39,6 +40,8 @@ pub struct Stream {
     /// Whether each command depends on the one before: it is an in-order queue's.
     chained: bool,
     waits: Mutex<Waits, { rank::LEAF }>,
+    /// Whether the list was given a wait after its last marker. Changed by the submitter alone.
+    ends_with_wait: AtomicBool,
     deferred: Deferred<Self>,
 }
 
@@ -124,6 +127,7 @@ impl Lane {
                 list: List::immediate(context.api, device, list, is_in_order, own),
                 chained,
                 waits: Mutex::default(),
+                ends_with_wait: AtomicBool::new(false),
                 deferred: Deferred::default(),
             }),
         }
@@ -243,6 +247,19 @@ impl Stream {
     }
 }
 
+impl Drop for Stream {
+    /// What a list waits for last has ended, but the list may not have come to its wait: it is destroyed after that.
+    fn drop(&mut self) {
+        if !self.list.own || !*self.ends_with_wait.get_mut() || self.list.api.is_torn_down() {
+            return;
+        }
+        let ended = ur::stream::Stream::record(self).and_then(|event| event.block());
+        if let Err(error) = ended {
+            log::error!("a list is destroyed that may wait: {:?}", error.code());
+        }
+    }
+}
+
 impl ur::stream::Stream for Stream {
     type Work = (Work<LevelZero>, Option<Arc<Timestamps>>);
     type Event = Arc<Event>;
@@ -265,6 +282,7 @@ impl ur::stream::Stream for Stream {
         let event = Arc::new(event);
         // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
         self.signal(&event)?;
+        self.ends_with_wait.store(false, Ordering::Relaxed);
         let passed = self.waits.lock().mark(&event);
         drop(passed);
         Ok(event)
@@ -272,6 +290,7 @@ impl ur::stream::Stream for Stream {
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
         let mut raw = event.raw()?;
+        self.ends_with_wait.store(true, Ordering::Relaxed);
         // SAFETY: a live list and a live event of the same context.
         unsafe {
             call!(
