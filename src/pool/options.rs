@@ -1,7 +1,8 @@
 //! Every tuning constant of the pool, and the switches of its mechanisms.
 //!
 //! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings` reads
-//! them) and a row in `cargo xtask bench pool --ablation`.
+//! them) and a row in `cargo xtask bench pool --ablation`. The cache of extents is the engine's (`stream/context`)
+//! and has its rows in `cargo xtask bench submit`: it makes copies and fills cheaper, no allocation.
 
 /// Requests up to this size, in bytes, or up to this share of the reserved bytes, leave their stream's cache as it
 /// is. Emptying it costs the next requests more than good placement of small blocks saves.
