@@ -5,6 +5,7 @@
  *
  * Prints
  *   squares of 0 to 1023 are right
+ *   a launch without the last argument is refused
  */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "common.h"
@@ -24,13 +25,7 @@ int main(int argc, char **argv) {
   const uint8_t *binary = (const uint8_t *)path;
   size_t size, global = COUNT;
   uint32_t *out, add = 7, i;
-  /* Machine code does not tell it: with this, a launch with fewer arguments is an error. */
-  ur_program_metadata_t count = {.pName = "squares@num_args",
-                                 .type = UR_PROGRAM_METADATA_TYPE_UINT32,
-                                 .size = sizeof(uint32_t),
-                                 .value = {.data32 = 2}};
-  ur_program_properties_t properties = {
-      .stype = UR_STRUCTURE_TYPE_PROGRAM_PROPERTIES, .count = 1, .pMetadatas = &count};
+  ur_result_t refused;
 
   require(path != NULL, "no such file; kernels.c says how to make it");
   size = strlen(path);
@@ -38,7 +33,7 @@ int main(int argc, char **argv) {
   CALL(urContextCreate, 1, &device, NULL, &context);
   CALL(urQueueCreate, context, device, NULL, &queue);
   /* The binary is the file's absolute path; its bytes would do too. */
-  CALL(urProgramCreateWithBinary, context, 1, &device, &size, &binary, &properties, &program);
+  CALL(urProgramCreateWithBinary, context, 1, &device, &size, &binary, NULL, &program);
   free(path);
   CALL(urProgramBuild, context, program, NULL);
   CALL(urKernelCreate, program, "squares", &kernel);
@@ -56,11 +51,15 @@ int main(int argc, char **argv) {
                                                .size = sizeof add,
                                                .value = {.value = &add}}};
     CALL(urEnqueueKernelLaunchWithArgsExp, queue, kernel, 1, NULL, &global, NULL, 2, args, NULL, 0, NULL, NULL);
+    refused = urEnqueueKernelLaunchWithArgsExp(queue, kernel, 1, NULL, &global, NULL, 1, args, NULL, 0, NULL, NULL);
   }
   CALL(urQueueFinish, queue);
   for (i = 0; i < COUNT; i++)
     require(out[i] == i * i + add, "a square is wrong");
   printf("squares of 0 to %d are right\n", COUNT - 1);
+  /* kernels.c says how many arguments the kernel takes. */
+  require(refused == UR_RESULT_ERROR_INVALID_KERNEL_ARGS, "a launch without an argument was not refused");
+  printf("a launch without the last argument is refused\n");
 
   CALL(urUSMFree, context, out);
   CALL(urKernelRelease, kernel);

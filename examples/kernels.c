@@ -10,6 +10,9 @@ struct state {
   size_t global_id[3];
 };
 
+/* Machine code does not tell the number of a kernel's arguments. With this, a launch with fewer is an error. */
+const uint32_t ur_num_args_squares = 2;
+
 /* squares(uint32_t *out, uint32_t add): out[i] = i * i + add. A pointer argument is the pointer itself, a
  * value is the address of its bytes. */
 void squares(void *const *args, struct state *state) {

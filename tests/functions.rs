@@ -13,13 +13,13 @@ type Entry = (usize, &'static str, Vec<&'static str>);
 
 macro_rules! entries {
     ($( $table:tt $struct:tt { $(
-        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
         fn entries() -> Vec<Entry> {
             Vec::from([ $( $(
-                ($number, stringify!($name), Vec::from([ $( std::any::type_name::<$ty>() ),* ]))
+                (number::$name, stringify!($name), Vec::from([ $( std::any::type_name::<$ty>() ),* ]))
             ),* ),* ])
         }
         /// Each function's arguments, according to its pointer type.
@@ -49,7 +49,7 @@ fn every_function_has_its_own_number_and_its_pointer_s_arguments() {
 
 macro_rules! slots {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {

@@ -234,3 +234,31 @@ fn a_trim_keeps_at_least_the_requested_bytes() {
     assert_eq!(pool.figures().reserved, 0);
     assert_eq!(provider.wrong(), [""; 0]);
 }
+
+/// The growth of a pool that holds 640 pages, in pages.
+fn step(provider: FakeProvider, growth_share: Option<u64>) -> u64 {
+    let options = Options {
+        growth_mib: 0,
+        growth_share,
+        ..Options::default()
+    };
+    let config = Config {
+        chunk_bytes: 0,
+        options,
+        ..Config::default()
+    };
+    let pool = Pool::new(Arc::new(provider), config);
+    alloc(&pool, 640 * PAGE).expect("there is no limit");
+    alloc(&pool, PAGE).expect("there is no limit");
+    pool.figures().reserved / PAGE - 640
+}
+
+#[test]
+fn growth_is_smaller_where_pages_have_no_price() {
+    assert_eq!(step(FakeProvider::mixed(PAGE, LARGE), None), 640 / 32);
+    assert_eq!(step(FakeProvider::paged(PAGE), None), 640 / 40);
+    for provider in [FakeProvider::mixed(PAGE, LARGE), FakeProvider::paged(PAGE)] {
+        assert_eq!(step(provider, Some(64)), 640 / 64);
+    }
+    assert_eq!(step(FakeProvider::paged(PAGE), Some(0)), 1);
+}

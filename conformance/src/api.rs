@@ -51,7 +51,7 @@ fn symbol(name: &'static str) -> &'static CStr {
 
 macro_rules! functions {
     ($( $table:tt $struct:tt { $(
-        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
@@ -77,7 +77,7 @@ macro_rules! functions {
             pub fn $name(&self, $( $arg: $ty ),*) -> Status {
                 // SAFETY: none. The behaviour of the callee with such arguments is under test.
                 let result = self.symbols.$name.map(|call| unsafe { call($( $arg ),*) });
-                self.calls.record($number, result)
+                self.calls.record(number::$name, result)
             }
         )* )* }
 

@@ -185,7 +185,10 @@ fn example_kernel_so() {
     success(cc.arg(source).arg("-o").arg(&kernels));
     prints(
         built.forced().arg(&kernels),
-        &["squares of 0 to 1023 are right"],
+        &[
+            "squares of 0 to 1023 are right",
+            "a launch without the last argument is refused",
+        ],
     );
 }
 

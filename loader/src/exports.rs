@@ -28,7 +28,7 @@ macro_rules! version {
 
 macro_rules! exports {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => { $( $(

@@ -294,7 +294,7 @@ mod tests {
 
     macro_rules! direct {
         ($( $table:ident $struct:ident { $(
-            $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
+            $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
         )* } )*) => {
             /// Addresses of a table's functions whose exports call their dispatch directly.
             fn direct(table: &ur_dditable_t) -> Vec<Option<usize>> {

@@ -273,24 +273,25 @@ fn only(body: TokenStream, name: &str) -> TokenStream {
     out.into_iter().collect()
 }
 
-/// Whether these are a table's entries: each begins with its number.
+/// Whether these are a table's entries: each has its leader in brackets, behind its name, slot, pointer type and
+/// parameter struct.
 fn is_table(tokens: &TokenStream) -> bool {
-    matches!(
-        tokens.clone().into_iter().next(),
-        Some(TokenTree::Literal(_))
-    )
+    let mut tokens = tokens.clone().into_iter();
+    let is_named = matches!(tokens.next(), Some(TokenTree::Ident(_)));
+    let leader = tokens.nth(3);
+    is_named
+        && matches!(leader, Some(TokenTree::Group(group)) if group.delimiter() == Delimiter::Bracket)
 }
 
-/// A function's entry: from its number to its arguments.
+/// A function's entry: from its name to its arguments.
 fn entry(tokens: TokenStream, name: &str) -> Option<TokenStream> {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let at = tokens
         .iter()
         .position(|token| matches!(token, TokenTree::Ident(found) if found == name))?;
-    let from = at.checked_sub(1)?;
     let is_end = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis);
-    let length = tokens[from..].iter().position(is_end)? + 1;
-    Some(tokens[from..from + length].iter().cloned().collect())
+    let length = tokens[at..].iter().position(is_end)? + 1;
+    Some(tokens[at..at + length].iter().cloned().collect())
 }
 
 /// The implementations of the trait's method. The generated block has the trait itself.

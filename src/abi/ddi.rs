@@ -7,7 +7,7 @@ use super::types::*;
 
 macro_rules! pointers {
     ($( $table:tt $struct:tt { $(
-        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt (
             $( $arg:ident: $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {$($(
@@ -17,9 +17,28 @@ macro_rules! pointers {
 }
 for_each_function! { for_each_loader_function pointers }
 
+macro_rules! numbers {
+    ($( $table:tt $struct:tt { $(
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt $args:tt
+    )* } )*) => {
+        /// The number of each function, in the order of the list: those of the tables first.
+        #[allow(non_upper_case_globals)]
+        pub mod number {
+            enum Number {
+                $($( $name, )*)*
+            }
+            $($(
+                #[doc = concat!("The number of `", stringify!($name), "`.")]
+                pub const $name: usize = Number::$name as usize;
+            )*)*
+        }
+    };
+}
+for_each_function! { for_each_loader_function numbers }
+
 macro_rules! tables {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:tt $leader:tt $args:tt
+        $name:ident $slot:ident $pfn:ident $params:tt $leader:tt $args:tt
     )* } )*) => {$(
         #[doc = concat!("Functions of the ", stringify!($table), " table.")]
         #[repr(C)]

@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! TABLE STRUCT {                            Queue ur_queue_dditable_t; `- -` for a loader's own functions
-//!     NUMBER NAME SLOT PFN PARAMS [LEADER] (    functions are numbered from 0
+//!     NAME SLOT PFN PARAMS [LEADER] (       `ur::abi::number::NAME` is its place in the list, from 0
 //!         ARG: TYPE = mut FIELD [NEED FORM],    the member FIELD of PARAMS is `*mut TYPE`, or `*const`
 //!         ...)
 //! }
 //! ```
 //!
-//! A callback matches it with `$( $table:tt $struct:tt { $( $number:literal $name:ident $slot:tt
+//! A callback matches it with `$( $table:tt $struct:tt { $( $name:ident $slot:tt
 //! $pfn:ident $params:tt $leader:tt ( $( $arg:ident : $ty:ty = $mutability:tt $field:ident
 //! $form:tt ),* ) )* } )*`. Types are resolved at the call site, which needs `use ur::abi::*` and
 //! `std::ffi::{c_char, c_void}`. Arguments are hygienic: only the list names them.
@@ -58,141 +58,141 @@ macro_rules! for_each_function {
     ($callback:ident $($rest:tt)*) => {
         $callback! { $($rest)*
             Adapter ur_adapter_dditable_t {
-                0 urAdapterGet pfnGet ur_pfnAdapterGet_t ur_adapter_get_params_t [] (
+                urAdapterGet pfnGet ur_pfnAdapterGet_t ur_adapter_get_params_t [] (
                     NumEntries: u32 = mut pNumEntries [required count],
                     phAdapters: *mut ur_adapter_handle_t = mut pphAdapters [optional outputs Adapter NumEntries alloc pNumAdapters],
                     pNumAdapters: *mut u32 = mut ppNumAdapters [optional result])
-                1 urAdapterRelease pfnRelease ur_pfnAdapterRelease_t ur_adapter_release_params_t [hAdapter] (
+                urAdapterRelease pfnRelease ur_pfnAdapterRelease_t ur_adapter_release_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter release])
-                2 urAdapterRetain pfnRetain ur_pfnAdapterRetain_t ur_adapter_retain_params_t [hAdapter] (
+                urAdapterRetain pfnRetain ur_pfnAdapterRetain_t ur_adapter_retain_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter retain])
-                3 urAdapterGetLastError pfnGetLastError ur_pfnAdapterGetLastError_t ur_adapter_get_last_error_params_t [hAdapter] (
+                urAdapterGetLastError pfnGetLastError ur_pfnAdapterGetLastError_t ur_adapter_get_last_error_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     ppMessage: *mut *const c_char = mut pppMessage [required result],
                     pError: *mut i32 = mut ppError [required result])
-                4 urAdapterGetInfo pfnGetInfo ur_pfnAdapterGetInfo_t ur_adapter_get_info_params_t [hAdapter] (
+                urAdapterGetInfo pfnGetInfo ur_pfnAdapterGetInfo_t ur_adapter_get_info_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     propName: ur_adapter_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                5 urAdapterSetLoggerCallback pfnSetLoggerCallback ur_pfnAdapterSetLoggerCallback_t ur_adapter_set_logger_callback_params_t [hAdapter] (
+                urAdapterSetLoggerCallback pfnSetLoggerCallback ur_pfnAdapterSetLoggerCallback_t ur_adapter_set_logger_callback_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     pfnLoggerCallback: ur_logger_callback_t = mut ppfnLoggerCallback [required callback],
                     pUserData: *mut c_void = mut ppUserData [optional result],
                     level: ur_logger_level_t = mut plevel [required choice])
-                6 urAdapterSetLoggerCallbackLevel pfnSetLoggerCallbackLevel ur_pfnAdapterSetLoggerCallbackLevel_t ur_adapter_set_logger_callback_level_params_t [hAdapter] (
+                urAdapterSetLoggerCallbackLevel pfnSetLoggerCallbackLevel ur_pfnAdapterSetLoggerCallbackLevel_t ur_adapter_set_logger_callback_level_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     level: ur_logger_level_t = mut plevel [required choice])
             }
             Platform ur_platform_dditable_t {
-                7 urPlatformGet pfnGet ur_pfnPlatformGet_t ur_platform_get_params_t [hAdapter] (
+                urPlatformGet pfnGet ur_pfnPlatformGet_t ur_platform_get_params_t [hAdapter] (
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     NumEntries: u32 = mut pNumEntries [required count],
                     phPlatforms: *mut ur_platform_handle_t = mut pphPlatforms [optional outputs Platform NumEntries lend pNumPlatforms],
                     pNumPlatforms: *mut u32 = mut ppNumPlatforms [optional result])
-                8 urPlatformGetInfo pfnGetInfo ur_pfnPlatformGetInfo_t ur_platform_get_info_params_t [hPlatform] (
+                urPlatformGetInfo pfnGetInfo ur_pfnPlatformGetInfo_t ur_platform_get_info_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     propName: ur_platform_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                9 urPlatformGetNativeHandle pfnGetNativeHandle ur_pfnPlatformGetNativeHandle_t ur_platform_get_native_handle_params_t [hPlatform] (
+                urPlatformGetNativeHandle pfnGetNativeHandle ur_pfnPlatformGetNativeHandle_t ur_platform_get_native_handle_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     phNativePlatform: *mut ur_native_handle_t = mut pphNativePlatform [required result])
-                10 urPlatformCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnPlatformCreateWithNativeHandle_t ur_platform_create_with_native_handle_params_t [hAdapter] (
+                urPlatformCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnPlatformCreateWithNativeHandle_t ur_platform_create_with_native_handle_params_t [hAdapter] (
                     hNativePlatform: ur_native_handle_t = mut phNativePlatform [optional value],
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     pProperties: *const ur_platform_native_properties_t = mut ppProperties [optional pointer],
                     phPlatform: *mut ur_platform_handle_t = mut pphPlatform [required output Platform lend])
-                11 urPlatformGetApiVersion pfnGetApiVersion ur_pfnPlatformGetApiVersion_t ur_platform_get_api_version_params_t [hPlatform] (
+                urPlatformGetApiVersion pfnGetApiVersion ur_pfnPlatformGetApiVersion_t ur_platform_get_api_version_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     pVersion: *mut ur_api_version_t = mut ppVersion [required result])
-                12 urPlatformGetBackendOption pfnGetBackendOption ur_pfnPlatformGetBackendOption_t ur_platform_get_backend_option_params_t [hPlatform] (
+                urPlatformGetBackendOption pfnGetBackendOption ur_pfnPlatformGetBackendOption_t ur_platform_get_backend_option_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     pFrontendOption: *const c_char = mut ppFrontendOption [required pointer],
                     ppPlatformOption: *mut *const c_char = mut pppPlatformOption [required result])
             }
             Context ur_context_dditable_t {
-                13 urContextCreate pfnCreate ur_pfnContextCreate_t ur_context_create_params_t [phDevices of DeviceCount or UR_RESULT_ERROR_INVALID_SIZE] (
+                urContextCreate pfnCreate ur_pfnContextCreate_t ur_context_create_params_t [phDevices of DeviceCount or UR_RESULT_ERROR_INVALID_SIZE] (
                     DeviceCount: u32 = mut pDeviceCount [required count],
                     phDevices: *const ur_device_handle_t = mut pphDevices [required handles Device DeviceCount],
                     pProperties: *const ur_context_properties_t = mut ppProperties [optional pointer],
                     phContext: *mut ur_context_handle_t = mut pphContext [required output Context alloc])
-                14 urContextRetain pfnRetain ur_pfnContextRetain_t ur_context_retain_params_t [hContext] (
+                urContextRetain pfnRetain ur_pfnContextRetain_t ur_context_retain_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context retain])
-                15 urContextRelease pfnRelease ur_pfnContextRelease_t ur_context_release_params_t [hContext] (
+                urContextRelease pfnRelease ur_pfnContextRelease_t ur_context_release_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context release])
-                16 urContextGetInfo pfnGetInfo ur_pfnContextGetInfo_t ur_context_get_info_params_t [hContext] (
+                urContextGetInfo pfnGetInfo ur_pfnContextGetInfo_t ur_context_get_info_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     propName: ur_context_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                17 urContextGetNativeHandle pfnGetNativeHandle ur_pfnContextGetNativeHandle_t ur_context_get_native_handle_params_t [hContext] (
+                urContextGetNativeHandle pfnGetNativeHandle ur_pfnContextGetNativeHandle_t ur_context_get_native_handle_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     phNativeContext: *mut ur_native_handle_t = mut pphNativeContext [required result])
-                18 urContextCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnContextCreateWithNativeHandle_t ur_context_create_with_native_handle_params_t [hAdapter] (
+                urContextCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnContextCreateWithNativeHandle_t ur_context_create_with_native_handle_params_t [hAdapter] (
                     hNativeContext: ur_native_handle_t = mut phNativeContext [optional value],
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     numDevices: u32 = mut pnumDevices [required count],
                     phDevices: *const ur_device_handle_t = mut pphDevices [optional handles Device numDevices],
                     pProperties: *const ur_context_native_properties_t = mut ppProperties [optional pointer],
                     phContext: *mut ur_context_handle_t = mut pphContext [required output Context alloc])
-                19 urContextSetExtendedDeleter pfnSetExtendedDeleter ur_pfnContextSetExtendedDeleter_t ur_context_set_extended_deleter_params_t [hContext] (
+                urContextSetExtendedDeleter pfnSetExtendedDeleter ur_pfnContextSetExtendedDeleter_t ur_context_set_extended_deleter_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pfnDeleter: ur_context_extended_deleter_t = mut ppfnDeleter [required callback],
                     pUserData: *mut c_void = mut ppUserData [optional result])
             }
             Event ur_event_dditable_t {
-                20 urEventGetInfo pfnGetInfo ur_pfnEventGetInfo_t ur_event_get_info_params_t [hEvent] (
+                urEventGetInfo pfnGetInfo ur_pfnEventGetInfo_t ur_event_get_info_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event use],
                     propName: ur_event_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                21 urEventGetProfilingInfo pfnGetProfilingInfo ur_pfnEventGetProfilingInfo_t ur_event_get_profiling_info_params_t [hEvent] (
+                urEventGetProfilingInfo pfnGetProfilingInfo ur_pfnEventGetProfilingInfo_t ur_event_get_profiling_info_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event use],
                     propName: ur_profiling_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                22 urEventWait pfnWait ur_pfnEventWait_t ur_event_wait_params_t [phEventWaitList of numEvents or UR_RESULT_ERROR_INVALID_VALUE] (
+                urEventWait pfnWait ur_pfnEventWait_t ur_event_wait_params_t [phEventWaitList of numEvents or UR_RESULT_ERROR_INVALID_VALUE] (
                     numEvents: u32 = mut pnumEvents [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [required handles Event numEvents])
-                23 urEventRetain pfnRetain ur_pfnEventRetain_t ur_event_retain_params_t [hEvent] (
+                urEventRetain pfnRetain ur_pfnEventRetain_t ur_event_retain_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event retain])
-                24 urEventRelease pfnRelease ur_pfnEventRelease_t ur_event_release_params_t [hEvent] (
+                urEventRelease pfnRelease ur_pfnEventRelease_t ur_event_release_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event release])
-                25 urEventGetNativeHandle pfnGetNativeHandle ur_pfnEventGetNativeHandle_t ur_event_get_native_handle_params_t [hEvent] (
+                urEventGetNativeHandle pfnGetNativeHandle ur_pfnEventGetNativeHandle_t ur_event_get_native_handle_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event use],
                     phNativeEvent: *mut ur_native_handle_t = mut pphNativeEvent [required result])
-                26 urEventCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnEventCreateWithNativeHandle_t ur_event_create_with_native_handle_params_t [hContext] (
+                urEventCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnEventCreateWithNativeHandle_t ur_event_create_with_native_handle_params_t [hContext] (
                     hNativeEvent: ur_native_handle_t = mut phNativeEvent [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pProperties: *const ur_event_native_properties_t = mut ppProperties [optional pointer],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [required output Event alloc])
-                27 urEventSetCallback pfnSetCallback ur_pfnEventSetCallback_t ur_event_set_callback_params_t [hEvent] (
+                urEventSetCallback pfnSetCallback ur_pfnEventSetCallback_t ur_event_set_callback_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event use],
                     execStatus: ur_execution_info_t = mut pexecStatus [required choice],
                     pfnNotify: ur_event_callback_t = mut ppfnNotify [required callback],
                     pUserData: *mut c_void = mut ppUserData [optional result])
             }
             EventExp ur_event_exp_dditable_t {
-                28 urEventCreateExp pfnCreateExp ur_pfnEventCreateExp_t ur_event_create_exp_params_t [hContext] (
+                urEventCreateExp pfnCreateExp ur_pfnEventCreateExp_t ur_event_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pEventDesc: *const ur_exp_event_desc_t = mut ppEventDesc [required pointer],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [required output Event alloc])
             }
             Program ur_program_dditable_t {
-                29 urProgramCreateWithIL pfnCreateWithIL ur_pfnProgramCreateWithIL_t ur_program_create_with_il_params_t [hContext] (
+                urProgramCreateWithIL pfnCreateWithIL ur_pfnProgramCreateWithIL_t ur_program_create_with_il_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pIL: *const c_void = mut ppIL [required list length],
                     length: usize = mut plength [required count],
                     pProperties: *const ur_program_properties_t = mut ppProperties [optional pointer],
                     phProgram: *mut ur_program_handle_t = mut pphProgram [required output Program alloc])
-                30 urProgramCreateWithBinary pfnCreateWithBinary ur_pfnProgramCreateWithBinary_t ur_program_create_with_binary_params_t [hContext] (
+                urProgramCreateWithBinary pfnCreateWithBinary ur_pfnProgramCreateWithBinary_t ur_program_create_with_binary_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     numDevices: u32 = mut pnumDevices [required count],
                     phDevices: *mut ur_device_handle_t = mut pphDevices [required handles Device numDevices],
@@ -200,79 +200,79 @@ macro_rules! for_each_function {
                     ppBinaries: *mut *const u8 = mut pppBinaries [required list numDevices],
                     pProperties: *const ur_program_properties_t = mut ppProperties [optional pointer],
                     phProgram: *mut ur_program_handle_t = mut pphProgram [required output Program alloc])
-                31 urProgramBuild pfnBuild ur_pfnProgramBuild_t ur_program_build_params_t [hContext] (
+                urProgramBuild pfnBuild ur_pfnProgramBuild_t ur_program_build_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pOptions: *const c_char = mut ppOptions [optional pointer])
-                32 urProgramCompile pfnCompile ur_pfnProgramCompile_t ur_program_compile_params_t [hContext] (
+                urProgramCompile pfnCompile ur_pfnProgramCompile_t ur_program_compile_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pOptions: *const c_char = mut ppOptions [optional pointer])
-                33 urProgramLink pfnLink ur_pfnProgramLink_t ur_program_link_params_t [hContext] (
+                urProgramLink pfnLink ur_pfnProgramLink_t ur_program_link_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     count: u32 = mut pcount [required count],
                     phPrograms: *const ur_program_handle_t = mut pphPrograms [required handles Program count],
                     pOptions: *const c_char = mut ppOptions [optional pointer],
                     phProgram: *mut ur_program_handle_t = mut pphProgram [required output Program clear])
-                34 urProgramRetain pfnRetain ur_pfnProgramRetain_t ur_program_retain_params_t [hProgram] (
+                urProgramRetain pfnRetain ur_pfnProgramRetain_t ur_program_retain_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program retain])
-                35 urProgramRelease pfnRelease ur_pfnProgramRelease_t ur_program_release_params_t [hProgram] (
+                urProgramRelease pfnRelease ur_pfnProgramRelease_t ur_program_release_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program release])
-                36 urProgramGetFunctionPointer pfnGetFunctionPointer ur_pfnProgramGetFunctionPointer_t ur_program_get_function_pointer_params_t [hDevice] (
+                urProgramGetFunctionPointer pfnGetFunctionPointer ur_pfnProgramGetFunctionPointer_t ur_program_get_function_pointer_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pFunctionName: *const c_char = mut ppFunctionName [required pointer],
                     ppFunctionPointer: *mut *mut c_void = mut pppFunctionPointer [required result])
-                37 urProgramGetGlobalVariablePointer pfnGetGlobalVariablePointer ur_pfnProgramGetGlobalVariablePointer_t ur_program_get_global_variable_pointer_params_t [hDevice] (
+                urProgramGetGlobalVariablePointer pfnGetGlobalVariablePointer ur_pfnProgramGetGlobalVariablePointer_t ur_program_get_global_variable_pointer_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pGlobalVariableName: *const c_char = mut ppGlobalVariableName [required pointer],
                     pGlobalVariableSizeRet: *mut usize = mut ppGlobalVariableSizeRet [optional result],
                     ppGlobalVariablePointerRet: *mut *mut c_void = mut pppGlobalVariablePointerRet [required result])
-                38 urProgramGetInfo pfnGetInfo ur_pfnProgramGetInfo_t ur_program_get_info_params_t [hProgram] (
+                urProgramGetInfo pfnGetInfo ur_pfnProgramGetInfo_t ur_program_get_info_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     propName: ur_program_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                39 urProgramGetBuildInfo pfnGetBuildInfo ur_pfnProgramGetBuildInfo_t ur_program_get_build_info_params_t [hProgram] (
+                urProgramGetBuildInfo pfnGetBuildInfo ur_pfnProgramGetBuildInfo_t ur_program_get_build_info_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     propName: ur_program_build_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                40 urProgramSetSpecializationConstants pfnSetSpecializationConstants ur_pfnProgramSetSpecializationConstants_t ur_program_set_specialization_constants_params_t [hProgram] (
+                urProgramSetSpecializationConstants pfnSetSpecializationConstants ur_pfnProgramSetSpecializationConstants_t ur_program_set_specialization_constants_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     count: u32 = mut pcount [required count],
                     pSpecConstants: *const ur_specialization_constant_info_t = mut ppSpecConstants [required list count])
-                41 urProgramGetNativeHandle pfnGetNativeHandle ur_pfnProgramGetNativeHandle_t ur_program_get_native_handle_params_t [hProgram] (
+                urProgramGetNativeHandle pfnGetNativeHandle ur_pfnProgramGetNativeHandle_t ur_program_get_native_handle_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     phNativeProgram: *mut ur_native_handle_t = mut pphNativeProgram [required result])
-                42 urProgramCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnProgramCreateWithNativeHandle_t ur_program_create_with_native_handle_params_t [hContext] (
+                urProgramCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnProgramCreateWithNativeHandle_t ur_program_create_with_native_handle_params_t [hContext] (
                     hNativeProgram: ur_native_handle_t = mut phNativeProgram [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pProperties: *const ur_program_native_properties_t = mut ppProperties [optional pointer],
                     phProgram: *mut ur_program_handle_t = mut pphProgram [required output Program alloc])
             }
             ProgramExp ur_program_exp_dditable_t {
-                43 urProgramDynamicLinkExp pfnDynamicLinkExp ur_pfnProgramDynamicLinkExp_t ur_program_dynamic_link_exp_params_t [hContext] (
+                urProgramDynamicLinkExp pfnDynamicLinkExp ur_pfnProgramDynamicLinkExp_t ur_program_dynamic_link_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     count: u32 = mut pcount [required count],
                     phPrograms: *const ur_program_handle_t = mut pphPrograms [required handles Program count])
-                44 urProgramBuildExp pfnBuildExp ur_pfnProgramBuildExp_t ur_program_build_exp_params_t [hProgram] (
+                urProgramBuildExp pfnBuildExp ur_pfnProgramBuildExp_t ur_program_build_exp_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     numDevices: u32 = mut pnumDevices [required count],
                     phDevices: *mut ur_device_handle_t = mut pphDevices [required handles Device numDevices],
                     flags: ur_exp_program_flags_t = mut pflags [required flags UR_EXP_PROGRAM_FLAGS_MASK],
                     pOptions: *const c_char = mut ppOptions [optional pointer])
-                45 urProgramCompileExp pfnCompileExp ur_pfnProgramCompileExp_t ur_program_compile_exp_params_t [hProgram] (
+                urProgramCompileExp pfnCompileExp ur_pfnProgramCompileExp_t ur_program_compile_exp_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     numDevices: u32 = mut pnumDevices [required count],
                     phDevices: *mut ur_device_handle_t = mut pphDevices [required handles Device numDevices],
                     flags: ur_exp_program_flags_t = mut pflags [required flags UR_EXP_PROGRAM_FLAGS_MASK],
                     pOptions: *const c_char = mut ppOptions [optional pointer])
-                46 urProgramLinkExp pfnLinkExp ur_pfnProgramLinkExp_t ur_program_link_exp_params_t [hContext] (
+                urProgramLinkExp pfnLinkExp ur_pfnProgramLinkExp_t ur_program_link_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     numDevices: u32 = mut pnumDevices [required count],
                     phDevices: *mut ur_device_handle_t = mut pphDevices [required handles Device numDevices],
@@ -283,51 +283,51 @@ macro_rules! for_each_function {
                     phProgram: *mut ur_program_handle_t = mut pphProgram [required output Program clear])
             }
             Kernel ur_kernel_dditable_t {
-                47 urKernelCreate pfnCreate ur_pfnKernelCreate_t ur_kernel_create_params_t [hProgram] (
+                urKernelCreate pfnCreate ur_pfnKernelCreate_t ur_kernel_create_params_t [hProgram] (
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pKernelName: *const c_char = mut ppKernelName [required pointer],
                     phKernel: *mut ur_kernel_handle_t = mut pphKernel [required output Kernel alloc])
-                48 urKernelGetInfo pfnGetInfo ur_pfnKernelGetInfo_t ur_kernel_get_info_params_t [hKernel] (
+                urKernelGetInfo pfnGetInfo ur_pfnKernelGetInfo_t ur_kernel_get_info_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     propName: ur_kernel_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                49 urKernelGetGroupInfo pfnGetGroupInfo ur_pfnKernelGetGroupInfo_t ur_kernel_get_group_info_params_t [hKernel] (
+                urKernelGetGroupInfo pfnGetGroupInfo ur_pfnKernelGetGroupInfo_t ur_kernel_get_group_info_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     propName: ur_kernel_group_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                50 urKernelGetSubGroupInfo pfnGetSubGroupInfo ur_pfnKernelGetSubGroupInfo_t ur_kernel_get_sub_group_info_params_t [hKernel] (
+                urKernelGetSubGroupInfo pfnGetSubGroupInfo ur_pfnKernelGetSubGroupInfo_t ur_kernel_get_sub_group_info_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     propName: ur_kernel_sub_group_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                51 urKernelRetain pfnRetain ur_pfnKernelRetain_t ur_kernel_retain_params_t [hKernel] (
+                urKernelRetain pfnRetain ur_pfnKernelRetain_t ur_kernel_retain_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel retain])
-                52 urKernelRelease pfnRelease ur_pfnKernelRelease_t ur_kernel_release_params_t [hKernel] (
+                urKernelRelease pfnRelease ur_pfnKernelRelease_t ur_kernel_release_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel release])
-                53 urKernelGetNativeHandle pfnGetNativeHandle ur_pfnKernelGetNativeHandle_t ur_kernel_get_native_handle_params_t [hKernel] (
+                urKernelGetNativeHandle pfnGetNativeHandle ur_pfnKernelGetNativeHandle_t ur_kernel_get_native_handle_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     phNativeKernel: *mut ur_native_handle_t = mut pphNativeKernel [required result])
-                54 urKernelCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnKernelCreateWithNativeHandle_t ur_kernel_create_with_native_handle_params_t [hContext] (
+                urKernelCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnKernelCreateWithNativeHandle_t ur_kernel_create_with_native_handle_params_t [hContext] (
                     hNativeKernel: ur_native_handle_t = mut phNativeKernel [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hProgram: ur_program_handle_t = mut phProgram [optional handle Program use],
                     pProperties: *const ur_kernel_native_properties_t = mut ppProperties [optional pointer],
                     phKernel: *mut ur_kernel_handle_t = mut pphKernel [required output Kernel alloc])
-                55 urKernelGetSuggestedLocalWorkSize pfnGetSuggestedLocalWorkSize ur_pfnKernelGetSuggestedLocalWorkSize_t ur_kernel_get_suggested_local_work_size_params_t [hKernel] (
+                urKernelGetSuggestedLocalWorkSize pfnGetSuggestedLocalWorkSize ur_pfnKernelGetSuggestedLocalWorkSize_t ur_kernel_get_suggested_local_work_size_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     numWorkDim: u32 = mut pnumWorkDim [required count],
                     pGlobalWorkOffset: *const usize = mut ppGlobalWorkOffset [required list numWorkDim],
                     pGlobalWorkSize: *const usize = mut ppGlobalWorkSize [required list numWorkDim],
                     pSuggestedLocalWorkSize: *mut usize = mut ppSuggestedLocalWorkSize [required room numWorkDim -])
-                56 urKernelGetSuggestedLocalWorkSizeWithArgs pfnGetSuggestedLocalWorkSizeWithArgs ur_pfnKernelGetSuggestedLocalWorkSizeWithArgs_t ur_kernel_get_suggested_local_work_size_with_args_params_t [hKernel] (
+                urKernelGetSuggestedLocalWorkSizeWithArgs pfnGetSuggestedLocalWorkSizeWithArgs ur_pfnKernelGetSuggestedLocalWorkSizeWithArgs_t ur_kernel_get_suggested_local_work_size_with_args_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     numWorkDim: u32 = mut pnumWorkDim [required count],
@@ -336,17 +336,17 @@ macro_rules! for_each_function {
                     numArgs: u32 = mut pnumArgs [required count],
                     pArgs: *const ur_exp_kernel_arg_properties_t = mut ppArgs [optional list numArgs],
                     pSuggestedLocalWorkSize: *mut usize = mut ppSuggestedLocalWorkSize [required room numWorkDim -])
-                57 urKernelSetExecInfo pfnSetExecInfo ur_pfnKernelSetExecInfo_t ur_kernel_set_exec_info_params_t [hKernel] (
+                urKernelSetExecInfo pfnSetExecInfo ur_pfnKernelSetExecInfo_t ur_kernel_set_exec_info_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     propName: ur_kernel_exec_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pProperties: *const ur_kernel_exec_info_properties_t = mut ppProperties [optional pointer],
                     pPropValue: *const c_void = mut ppPropValue [required pointer])
-                58 urKernelSetSpecializationConstants pfnSetSpecializationConstants ur_pfnKernelSetSpecializationConstants_t ur_kernel_set_specialization_constants_params_t [hKernel] (
+                urKernelSetSpecializationConstants pfnSetSpecializationConstants ur_pfnKernelSetSpecializationConstants_t ur_kernel_set_specialization_constants_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     count: u32 = mut pcount [required count],
                     pSpecConstants: *const ur_specialization_constant_info_t = mut ppSpecConstants [required list count])
-                59 urKernelSuggestMaxCooperativeGroupCount pfnSuggestMaxCooperativeGroupCount ur_pfnKernelSuggestMaxCooperativeGroupCount_t ur_kernel_suggest_max_cooperative_group_count_params_t [hKernel] (
+                urKernelSuggestMaxCooperativeGroupCount pfnSuggestMaxCooperativeGroupCount ur_pfnKernelSuggestMaxCooperativeGroupCount_t ur_kernel_suggest_max_cooperative_group_count_params_t [hKernel] (
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     workDim: u32 = mut pworkDim [required count],
@@ -355,123 +355,123 @@ macro_rules! for_each_function {
                     pGroupCountRet: *mut u32 = mut ppGroupCountRet [required result])
             }
             Queue ur_queue_dditable_t {
-                60 urQueueGetInfo pfnGetInfo ur_pfnQueueGetInfo_t ur_queue_get_info_params_t [hQueue] (
+                urQueueGetInfo pfnGetInfo ur_pfnQueueGetInfo_t ur_queue_get_info_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     propName: ur_queue_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                61 urQueueCreate pfnCreate ur_pfnQueueCreate_t ur_queue_create_params_t [hContext] (
+                urQueueCreate pfnCreate ur_pfnQueueCreate_t ur_queue_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pProperties: *const ur_queue_properties_t = mut ppProperties [optional pointer],
                     phQueue: *mut ur_queue_handle_t = mut pphQueue [required output Queue alloc])
-                62 urQueueRetain pfnRetain ur_pfnQueueRetain_t ur_queue_retain_params_t [hQueue] (
+                urQueueRetain pfnRetain ur_pfnQueueRetain_t ur_queue_retain_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue retain])
-                63 urQueueRelease pfnRelease ur_pfnQueueRelease_t ur_queue_release_params_t [hQueue] (
+                urQueueRelease pfnRelease ur_pfnQueueRelease_t ur_queue_release_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue release])
-                64 urQueueGetNativeHandle pfnGetNativeHandle ur_pfnQueueGetNativeHandle_t ur_queue_get_native_handle_params_t [hQueue] (
+                urQueueGetNativeHandle pfnGetNativeHandle ur_pfnQueueGetNativeHandle_t ur_queue_get_native_handle_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pDesc: *mut ur_queue_native_desc_t = mut ppDesc [optional pointer],
                     phNativeQueue: *mut ur_native_handle_t = mut pphNativeQueue [required result])
-                65 urQueueCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnQueueCreateWithNativeHandle_t ur_queue_create_with_native_handle_params_t [hContext] (
+                urQueueCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnQueueCreateWithNativeHandle_t ur_queue_create_with_native_handle_params_t [hContext] (
                     hNativeQueue: ur_native_handle_t = mut phNativeQueue [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [optional handle Device use],
                     pProperties: *const ur_queue_native_properties_t = mut ppProperties [optional pointer],
                     phQueue: *mut ur_queue_handle_t = mut pphQueue [required output Queue alloc])
-                66 urQueueFinish pfnFinish ur_pfnQueueFinish_t ur_queue_finish_params_t [hQueue] (
+                urQueueFinish pfnFinish ur_pfnQueueFinish_t ur_queue_finish_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use])
-                67 urQueueFlush pfnFlush ur_pfnQueueFlush_t ur_queue_flush_params_t [hQueue] (
+                urQueueFlush pfnFlush ur_pfnQueueFlush_t ur_queue_flush_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use])
             }
             QueueExp ur_queue_exp_dditable_t {
-                68 urQueueBeginGraphCaptureExp pfnBeginGraphCaptureExp ur_pfnQueueBeginGraphCaptureExp_t ur_queue_begin_graph_capture_exp_params_t [hQueue] (
+                urQueueBeginGraphCaptureExp pfnBeginGraphCaptureExp ur_pfnQueueBeginGraphCaptureExp_t ur_queue_begin_graph_capture_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use])
-                69 urQueueBeginCaptureIntoGraphExp pfnBeginCaptureIntoGraphExp ur_pfnQueueBeginCaptureIntoGraphExp_t ur_queue_begin_capture_into_graph_exp_params_t [hQueue] (
+                urQueueBeginCaptureIntoGraphExp pfnBeginCaptureIntoGraphExp ur_pfnQueueBeginCaptureIntoGraphExp_t ur_queue_begin_capture_into_graph_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use])
-                70 urQueueEndGraphCaptureExp pfnEndGraphCaptureExp ur_pfnQueueEndGraphCaptureExp_t ur_queue_end_graph_capture_exp_params_t [hQueue] (
+                urQueueEndGraphCaptureExp pfnEndGraphCaptureExp ur_pfnQueueEndGraphCaptureExp_t ur_queue_end_graph_capture_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     phGraph: *mut ur_exp_graph_handle_t = mut pphGraph [required output Graph alloc])
-                71 urQueueIsGraphCaptureEnabledExp pfnIsGraphCaptureEnabledExp ur_pfnQueueIsGraphCaptureEnabledExp_t ur_queue_is_graph_capture_enabled_exp_params_t [hQueue] (
+                urQueueIsGraphCaptureEnabledExp pfnIsGraphCaptureEnabledExp ur_pfnQueueIsGraphCaptureEnabledExp_t ur_queue_is_graph_capture_enabled_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pResult: *mut u8 = mut ppResult [required result])
-                72 urQueueGetGraphExp pfnGetGraphExp ur_pfnQueueGetGraphExp_t ur_queue_get_graph_exp_params_t [hQueue] (
+                urQueueGetGraphExp pfnGetGraphExp ur_pfnQueueGetGraphExp_t ur_queue_get_graph_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     phGraph: *mut ur_exp_graph_handle_t = mut pphGraph [required output Graph lend])
             }
             Sampler ur_sampler_dditable_t {
-                73 urSamplerCreate pfnCreate ur_pfnSamplerCreate_t ur_sampler_create_params_t [hContext] (
+                urSamplerCreate pfnCreate ur_pfnSamplerCreate_t ur_sampler_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pDesc: *const ur_sampler_desc_t = mut ppDesc [required pointer],
                     phSampler: *mut ur_sampler_handle_t = mut pphSampler [required output Sampler alloc])
-                74 urSamplerRetain pfnRetain ur_pfnSamplerRetain_t ur_sampler_retain_params_t [hSampler] (
+                urSamplerRetain pfnRetain ur_pfnSamplerRetain_t ur_sampler_retain_params_t [hSampler] (
                     hSampler: ur_sampler_handle_t = mut phSampler [required handle Sampler retain])
-                75 urSamplerRelease pfnRelease ur_pfnSamplerRelease_t ur_sampler_release_params_t [hSampler] (
+                urSamplerRelease pfnRelease ur_pfnSamplerRelease_t ur_sampler_release_params_t [hSampler] (
                     hSampler: ur_sampler_handle_t = mut phSampler [required handle Sampler release])
-                76 urSamplerGetInfo pfnGetInfo ur_pfnSamplerGetInfo_t ur_sampler_get_info_params_t [hSampler] (
+                urSamplerGetInfo pfnGetInfo ur_pfnSamplerGetInfo_t ur_sampler_get_info_params_t [hSampler] (
                     hSampler: ur_sampler_handle_t = mut phSampler [required handle Sampler use],
                     propName: ur_sampler_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                77 urSamplerGetNativeHandle pfnGetNativeHandle ur_pfnSamplerGetNativeHandle_t ur_sampler_get_native_handle_params_t [hSampler] (
+                urSamplerGetNativeHandle pfnGetNativeHandle ur_pfnSamplerGetNativeHandle_t ur_sampler_get_native_handle_params_t [hSampler] (
                     hSampler: ur_sampler_handle_t = mut phSampler [required handle Sampler use],
                     phNativeSampler: *mut ur_native_handle_t = mut pphNativeSampler [required result])
-                78 urSamplerCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnSamplerCreateWithNativeHandle_t ur_sampler_create_with_native_handle_params_t [hContext] (
+                urSamplerCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnSamplerCreateWithNativeHandle_t ur_sampler_create_with_native_handle_params_t [hContext] (
                     hNativeSampler: ur_native_handle_t = mut phNativeSampler [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pProperties: *const ur_sampler_native_properties_t = mut ppProperties [optional pointer],
                     phSampler: *mut ur_sampler_handle_t = mut pphSampler [required output Sampler alloc])
             }
             Mem ur_mem_dditable_t {
-                79 urMemImageCreate pfnImageCreate ur_pfnMemImageCreate_t ur_mem_image_create_params_t [hContext] (
+                urMemImageCreate pfnImageCreate ur_pfnMemImageCreate_t ur_mem_image_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     flags: ur_mem_flags_t = mut pflags [required flags UR_MEM_FLAGS_MASK],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pHost: *mut c_void = mut ppHost [optional pointer],
                     phMem: *mut ur_mem_handle_t = mut pphMem [required output Mem alloc])
-                80 urMemBufferCreate pfnBufferCreate ur_pfnMemBufferCreate_t ur_mem_buffer_create_params_t [hContext] (
+                urMemBufferCreate pfnBufferCreate ur_pfnMemBufferCreate_t ur_mem_buffer_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     flags: ur_mem_flags_t = mut pflags [required flags UR_MEM_FLAGS_MASK],
                     size: usize = mut psize [required value],
                     pProperties: *const ur_buffer_properties_t = mut ppProperties [optional pointer],
                     phBuffer: *mut ur_mem_handle_t = mut pphBuffer [required output Mem alloc])
-                81 urMemRetain pfnRetain ur_pfnMemRetain_t ur_mem_retain_params_t [hMem] (
+                urMemRetain pfnRetain ur_pfnMemRetain_t ur_mem_retain_params_t [hMem] (
                     hMem: ur_mem_handle_t = mut phMem [required handle Mem retain])
-                82 urMemRelease pfnRelease ur_pfnMemRelease_t ur_mem_release_params_t [hMem] (
+                urMemRelease pfnRelease ur_pfnMemRelease_t ur_mem_release_params_t [hMem] (
                     hMem: ur_mem_handle_t = mut phMem [required handle Mem release])
-                83 urMemBufferPartition pfnBufferPartition ur_pfnMemBufferPartition_t ur_mem_buffer_partition_params_t [hBuffer] (
+                urMemBufferPartition pfnBufferPartition ur_pfnMemBufferPartition_t ur_mem_buffer_partition_params_t [hBuffer] (
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     flags: ur_mem_flags_t = mut pflags [required flags UR_MEM_FLAGS_MASK],
                     bufferCreateType: ur_buffer_create_type_t = mut pbufferCreateType [required choice],
                     pRegion: *const ur_buffer_region_t = mut ppRegion [required pointer],
                     phMem: *mut ur_mem_handle_t = mut pphMem [required output Mem alloc])
-                84 urMemGetNativeHandle pfnGetNativeHandle ur_pfnMemGetNativeHandle_t ur_mem_get_native_handle_params_t [hMem] (
+                urMemGetNativeHandle pfnGetNativeHandle ur_pfnMemGetNativeHandle_t ur_mem_get_native_handle_params_t [hMem] (
                     hMem: ur_mem_handle_t = mut phMem [required handle Mem use],
                     hDevice: ur_device_handle_t = mut phDevice [optional handle Device use],
                     phNativeMem: *mut ur_native_handle_t = mut pphNativeMem [required result])
-                85 urMemBufferCreateWithNativeHandle pfnBufferCreateWithNativeHandle ur_pfnMemBufferCreateWithNativeHandle_t ur_mem_buffer_create_with_native_handle_params_t [hContext] (
+                urMemBufferCreateWithNativeHandle pfnBufferCreateWithNativeHandle ur_pfnMemBufferCreateWithNativeHandle_t ur_mem_buffer_create_with_native_handle_params_t [hContext] (
                     hNativeMem: ur_native_handle_t = mut phNativeMem [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pProperties: *const ur_mem_native_properties_t = mut ppProperties [optional pointer],
                     phMem: *mut ur_mem_handle_t = mut pphMem [required output Mem alloc])
-                86 urMemImageCreateWithNativeHandle pfnImageCreateWithNativeHandle ur_pfnMemImageCreateWithNativeHandle_t ur_mem_image_create_with_native_handle_params_t [hContext] (
+                urMemImageCreateWithNativeHandle pfnImageCreateWithNativeHandle ur_pfnMemImageCreateWithNativeHandle_t ur_mem_image_create_with_native_handle_params_t [hContext] (
                     hNativeMem: ur_native_handle_t = mut phNativeMem [optional value],
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pProperties: *const ur_mem_native_properties_t = mut ppProperties [optional pointer],
                     phMem: *mut ur_mem_handle_t = mut pphMem [required output Mem alloc])
-                87 urMemGetInfo pfnGetInfo ur_pfnMemGetInfo_t ur_mem_get_info_params_t [hMemory] (
+                urMemGetInfo pfnGetInfo ur_pfnMemGetInfo_t ur_mem_get_info_params_t [hMemory] (
                     hMemory: ur_mem_handle_t = mut phMemory [required handle Mem use],
                     propName: ur_mem_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                88 urMemImageGetInfo pfnImageGetInfo ur_pfnMemImageGetInfo_t ur_mem_image_get_info_params_t [hMemory] (
+                urMemImageGetInfo pfnImageGetInfo ur_pfnMemImageGetInfo_t ur_mem_image_get_info_params_t [hMemory] (
                     hMemory: ur_mem_handle_t = mut phMemory [required handle Mem use],
                     propName: ur_image_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
@@ -479,17 +479,17 @@ macro_rules! for_each_function {
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
             }
             PhysicalMem ur_physical_mem_dditable_t {
-                89 urPhysicalMemCreate pfnCreate ur_pfnPhysicalMemCreate_t ur_physical_mem_create_params_t [hContext] (
+                urPhysicalMemCreate pfnCreate ur_pfnPhysicalMemCreate_t ur_physical_mem_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     size: usize = mut psize [required value],
                     pProperties: *const ur_physical_mem_properties_t = mut ppProperties [optional pointer],
                     phPhysicalMem: *mut ur_physical_mem_handle_t = mut pphPhysicalMem [required output PhysicalMem alloc])
-                90 urPhysicalMemRetain pfnRetain ur_pfnPhysicalMemRetain_t ur_physical_mem_retain_params_t [hPhysicalMem] (
+                urPhysicalMemRetain pfnRetain ur_pfnPhysicalMemRetain_t ur_physical_mem_retain_params_t [hPhysicalMem] (
                     hPhysicalMem: ur_physical_mem_handle_t = mut phPhysicalMem [required handle PhysicalMem retain])
-                91 urPhysicalMemRelease pfnRelease ur_pfnPhysicalMemRelease_t ur_physical_mem_release_params_t [hPhysicalMem] (
+                urPhysicalMemRelease pfnRelease ur_pfnPhysicalMemRelease_t ur_physical_mem_release_params_t [hPhysicalMem] (
                     hPhysicalMem: ur_physical_mem_handle_t = mut phPhysicalMem [required handle PhysicalMem release])
-                92 urPhysicalMemGetInfo pfnGetInfo ur_pfnPhysicalMemGetInfo_t ur_physical_mem_get_info_params_t [hPhysicalMem] (
+                urPhysicalMemGetInfo pfnGetInfo ur_pfnPhysicalMemGetInfo_t ur_physical_mem_get_info_params_t [hPhysicalMem] (
                     hPhysicalMem: ur_physical_mem_handle_t = mut phPhysicalMem [required handle PhysicalMem use],
                     propName: ur_physical_mem_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
@@ -497,17 +497,17 @@ macro_rules! for_each_function {
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
             }
             Enqueue ur_enqueue_dditable_t {
-                93 urEnqueueEventsWait pfnEventsWait ur_pfnEnqueueEventsWait_t ur_enqueue_events_wait_params_t [hQueue] (
+                urEnqueueEventsWait pfnEventsWait ur_pfnEnqueueEventsWait_t ur_enqueue_events_wait_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                94 urEnqueueEventsWaitWithBarrier pfnEventsWaitWithBarrier ur_pfnEnqueueEventsWaitWithBarrier_t ur_enqueue_events_wait_with_barrier_params_t [hQueue] (
+                urEnqueueEventsWaitWithBarrier pfnEventsWaitWithBarrier ur_pfnEnqueueEventsWaitWithBarrier_t ur_enqueue_events_wait_with_barrier_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                95 urEnqueueMemBufferRead pfnMemBufferRead ur_pfnEnqueueMemBufferRead_t ur_enqueue_mem_buffer_read_params_t [hQueue] (
+                urEnqueueMemBufferRead pfnMemBufferRead ur_pfnEnqueueMemBufferRead_t ur_enqueue_mem_buffer_read_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     blockingRead: u8 = mut pblockingRead [required value],
@@ -516,7 +516,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                96 urEnqueueMemBufferWrite pfnMemBufferWrite ur_pfnEnqueueMemBufferWrite_t ur_enqueue_mem_buffer_write_params_t [hQueue] (
+                urEnqueueMemBufferWrite pfnMemBufferWrite ur_pfnEnqueueMemBufferWrite_t ur_enqueue_mem_buffer_write_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     blockingWrite: u8 = mut pblockingWrite [required value],
@@ -525,7 +525,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                97 urEnqueueMemBufferReadRect pfnMemBufferReadRect ur_pfnEnqueueMemBufferReadRect_t ur_enqueue_mem_buffer_read_rect_params_t [hQueue] (
+                urEnqueueMemBufferReadRect pfnMemBufferReadRect ur_pfnEnqueueMemBufferReadRect_t ur_enqueue_mem_buffer_read_rect_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     blockingRead: u8 = mut pblockingRead [required value],
@@ -540,7 +540,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                98 urEnqueueMemBufferWriteRect pfnMemBufferWriteRect ur_pfnEnqueueMemBufferWriteRect_t ur_enqueue_mem_buffer_write_rect_params_t [hQueue] (
+                urEnqueueMemBufferWriteRect pfnMemBufferWriteRect ur_pfnEnqueueMemBufferWriteRect_t ur_enqueue_mem_buffer_write_rect_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     blockingWrite: u8 = mut pblockingWrite [required value],
@@ -555,7 +555,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                99 urEnqueueMemBufferCopy pfnMemBufferCopy ur_pfnEnqueueMemBufferCopy_t ur_enqueue_mem_buffer_copy_params_t [hQueue] (
+                urEnqueueMemBufferCopy pfnMemBufferCopy ur_pfnEnqueueMemBufferCopy_t ur_enqueue_mem_buffer_copy_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBufferSrc: ur_mem_handle_t = mut phBufferSrc [required handle Mem use],
                     hBufferDst: ur_mem_handle_t = mut phBufferDst [required handle Mem use],
@@ -564,7 +564,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                100 urEnqueueMemBufferCopyRect pfnMemBufferCopyRect ur_pfnEnqueueMemBufferCopyRect_t ur_enqueue_mem_buffer_copy_rect_params_t [hQueue] (
+                urEnqueueMemBufferCopyRect pfnMemBufferCopyRect ur_pfnEnqueueMemBufferCopyRect_t ur_enqueue_mem_buffer_copy_rect_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBufferSrc: ur_mem_handle_t = mut phBufferSrc [required handle Mem use],
                     hBufferDst: ur_mem_handle_t = mut phBufferDst [required handle Mem use],
@@ -578,7 +578,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                101 urEnqueueMemBufferFill pfnMemBufferFill ur_pfnEnqueueMemBufferFill_t ur_enqueue_mem_buffer_fill_params_t [hQueue] (
+                urEnqueueMemBufferFill pfnMemBufferFill ur_pfnEnqueueMemBufferFill_t ur_enqueue_mem_buffer_fill_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     pPattern: *const c_void = mut ppPattern [required list patternSize],
@@ -587,7 +587,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                102 urEnqueueMemImageRead pfnMemImageRead ur_pfnEnqueueMemImageRead_t ur_enqueue_mem_image_read_params_t [hQueue] (
+                urEnqueueMemImageRead pfnMemImageRead ur_pfnEnqueueMemImageRead_t ur_enqueue_mem_image_read_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hImage: ur_mem_handle_t = mut phImage [required handle Mem use],
                     blockingRead: u8 = mut pblockingRead [required value],
@@ -599,7 +599,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                103 urEnqueueMemImageWrite pfnMemImageWrite ur_pfnEnqueueMemImageWrite_t ur_enqueue_mem_image_write_params_t [hQueue] (
+                urEnqueueMemImageWrite pfnMemImageWrite ur_pfnEnqueueMemImageWrite_t ur_enqueue_mem_image_write_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hImage: ur_mem_handle_t = mut phImage [required handle Mem use],
                     blockingWrite: u8 = mut pblockingWrite [required value],
@@ -611,7 +611,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                104 urEnqueueMemImageCopy pfnMemImageCopy ur_pfnEnqueueMemImageCopy_t ur_enqueue_mem_image_copy_params_t [hQueue] (
+                urEnqueueMemImageCopy pfnMemImageCopy ur_pfnEnqueueMemImageCopy_t ur_enqueue_mem_image_copy_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hImageSrc: ur_mem_handle_t = mut phImageSrc [required handle Mem use],
                     hImageDst: ur_mem_handle_t = mut phImageDst [required handle Mem use],
@@ -621,7 +621,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                105 urEnqueueMemBufferMap pfnMemBufferMap ur_pfnEnqueueMemBufferMap_t ur_enqueue_mem_buffer_map_params_t [hQueue] (
+                urEnqueueMemBufferMap pfnMemBufferMap ur_pfnEnqueueMemBufferMap_t ur_enqueue_mem_buffer_map_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     blockingMap: u8 = mut pblockingMap [required value],
@@ -631,14 +631,14 @@ macro_rules! for_each_function {
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     ppRetMap: *mut *mut c_void = mut pppRetMap [required result])
-                106 urEnqueueMemUnmap pfnMemUnmap ur_pfnEnqueueMemUnmap_t ur_enqueue_mem_unmap_params_t [hQueue] (
+                urEnqueueMemUnmap pfnMemUnmap ur_pfnEnqueueMemUnmap_t ur_enqueue_mem_unmap_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hMem: ur_mem_handle_t = mut phMem [required handle Mem use],
                     pMappedPtr: *mut c_void = mut ppMappedPtr [required pointer],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                107 urEnqueueUSMFill pfnUSMFill ur_pfnEnqueueUSMFill_t ur_enqueue_usm_fill_params_t [hQueue] (
+                urEnqueueUSMFill pfnUSMFill ur_pfnEnqueueUSMFill_t ur_enqueue_usm_fill_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pMem: *mut c_void = mut ppMem [required pointer],
                     patternSize: usize = mut ppatternSize [required count],
@@ -647,26 +647,26 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                108 urEnqueueUSMMemcpy pfnUSMMemcpy ur_pfnEnqueueUSMMemcpy_t ur_enqueue_usm_memcpy_params_t [hQueue] (
+                urEnqueueUSMMemcpy pfnUSMMemcpy ur_pfnEnqueueUSMMemcpy_t ur_enqueue_usm_memcpy_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     blocking: u8 = mut pblocking [required value], pDst: *mut c_void = mut ppDst [required pointer],
                     pSrc: *const c_void = mut ppSrc [required pointer], size: usize = mut psize [required value],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                109 urEnqueueUSMPrefetch pfnUSMPrefetch ur_pfnEnqueueUSMPrefetch_t ur_enqueue_usm_prefetch_params_t [hQueue] (
+                urEnqueueUSMPrefetch pfnUSMPrefetch ur_pfnEnqueueUSMPrefetch_t ur_enqueue_usm_prefetch_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pMem: *const c_void = mut ppMem [required pointer], size: usize = mut psize [required value],
                     flags: ur_usm_migration_flags_t = mut pflags [required flags UR_USM_MIGRATION_FLAGS_MASK],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                110 urEnqueueUSMAdvise pfnUSMAdvise ur_pfnEnqueueUSMAdvise_t ur_enqueue_usm_advise_params_t [hQueue] (
+                urEnqueueUSMAdvise pfnUSMAdvise ur_pfnEnqueueUSMAdvise_t ur_enqueue_usm_advise_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pMem: *const c_void = mut ppMem [required pointer], size: usize = mut psize [required value],
                     advice: ur_usm_advice_flags_t = mut padvice [required flags UR_USM_ADVICE_FLAGS_MASK],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                111 urEnqueueUSMFill2D pfnUSMFill2D ur_pfnEnqueueUSMFill2D_t ur_enqueue_usm_fill_2d_params_t [hQueue] (
+                urEnqueueUSMFill2D pfnUSMFill2D ur_pfnEnqueueUSMFill2D_t ur_enqueue_usm_fill_2d_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pMem: *mut c_void = mut ppMem [required pointer], pitch: usize = mut ppitch [required value],
                     patternSize: usize = mut ppatternSize [required count],
@@ -675,7 +675,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                112 urEnqueueUSMMemcpy2D pfnUSMMemcpy2D ur_pfnEnqueueUSMMemcpy2D_t ur_enqueue_usm_memcpy_2d_params_t [hQueue] (
+                urEnqueueUSMMemcpy2D pfnUSMMemcpy2D ur_pfnEnqueueUSMMemcpy2D_t ur_enqueue_usm_memcpy_2d_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     blocking: u8 = mut pblocking [required value], pDst: *mut c_void = mut ppDst [required pointer],
                     dstPitch: usize = mut pdstPitch [required value],
@@ -685,7 +685,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                113 urEnqueueDeviceGlobalVariableWrite pfnDeviceGlobalVariableWrite ur_pfnEnqueueDeviceGlobalVariableWrite_t ur_enqueue_device_global_variable_write_params_t [hQueue] (
+                urEnqueueDeviceGlobalVariableWrite pfnDeviceGlobalVariableWrite ur_pfnEnqueueDeviceGlobalVariableWrite_t ur_enqueue_device_global_variable_write_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     name: *const c_char = mut pname [required pointer],
@@ -695,7 +695,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                114 urEnqueueDeviceGlobalVariableRead pfnDeviceGlobalVariableRead ur_pfnEnqueueDeviceGlobalVariableRead_t ur_enqueue_device_global_variable_read_params_t [hQueue] (
+                urEnqueueDeviceGlobalVariableRead pfnDeviceGlobalVariableRead ur_pfnEnqueueDeviceGlobalVariableRead_t ur_enqueue_device_global_variable_read_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     name: *const c_char = mut pname [required pointer],
@@ -705,7 +705,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                115 urEnqueueReadHostPipe pfnReadHostPipe ur_pfnEnqueueReadHostPipe_t ur_enqueue_read_host_pipe_params_t [hQueue] (
+                urEnqueueReadHostPipe pfnReadHostPipe ur_pfnEnqueueReadHostPipe_t ur_enqueue_read_host_pipe_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pipe_symbol: *const c_char = mut ppipe_symbol [required pointer],
@@ -714,7 +714,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                116 urEnqueueWriteHostPipe pfnWriteHostPipe ur_pfnEnqueueWriteHostPipe_t ur_enqueue_write_host_pipe_params_t [hQueue] (
+                urEnqueueWriteHostPipe pfnWriteHostPipe ur_pfnEnqueueWriteHostPipe_t ur_enqueue_write_host_pipe_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hProgram: ur_program_handle_t = mut phProgram [required handle Program use],
                     pipe_symbol: *const c_char = mut ppipe_symbol [required pointer],
@@ -723,7 +723,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                117 urEnqueueEventsWaitWithBarrierExt pfnEventsWaitWithBarrierExt ur_pfnEnqueueEventsWaitWithBarrierExt_t ur_enqueue_events_wait_with_barrier_ext_params_t [hQueue] (
+                urEnqueueEventsWaitWithBarrierExt pfnEventsWaitWithBarrierExt ur_pfnEnqueueEventsWaitWithBarrierExt_t ur_enqueue_events_wait_with_barrier_ext_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pProperties: *const ur_exp_enqueue_ext_properties_t = mut ppProperties [optional pointer],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
@@ -731,7 +731,7 @@ macro_rules! for_each_function {
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event keep])
             }
             EnqueueExp ur_enqueue_exp_dditable_t {
-                118 urEnqueueKernelLaunchWithArgsExp pfnKernelLaunchWithArgsExp ur_pfnEnqueueKernelLaunchWithArgsExp_t ur_enqueue_kernel_launch_with_args_exp_params_t [hQueue] (
+                urEnqueueKernelLaunchWithArgsExp pfnKernelLaunchWithArgsExp ur_pfnEnqueueKernelLaunchWithArgsExp_t ur_enqueue_kernel_launch_with_args_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     workDim: u32 = mut pworkDim [required count],
@@ -744,7 +744,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                119 urEnqueueUSMDeviceAllocExp pfnUSMDeviceAllocExp ur_pfnEnqueueUSMDeviceAllocExp_t ur_enqueue_usm_device_alloc_exp_params_t [hQueue] (
+                urEnqueueUSMDeviceAllocExp pfnUSMDeviceAllocExp ur_pfnEnqueueUSMDeviceAllocExp_t ur_enqueue_usm_device_alloc_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pPool: ur_usm_pool_handle_t = mut ppPool [optional handle UsmPool use],
                     size: usize = const psize [required value],
@@ -753,7 +753,7 @@ macro_rules! for_each_function {
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     ppMem: *mut *mut c_void = mut pppMem [required result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                120 urEnqueueUSMSharedAllocExp pfnUSMSharedAllocExp ur_pfnEnqueueUSMSharedAllocExp_t ur_enqueue_usm_shared_alloc_exp_params_t [hQueue] (
+                urEnqueueUSMSharedAllocExp pfnUSMSharedAllocExp ur_pfnEnqueueUSMSharedAllocExp_t ur_enqueue_usm_shared_alloc_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pPool: ur_usm_pool_handle_t = mut ppPool [optional handle UsmPool use],
                     size: usize = const psize [required value],
@@ -762,7 +762,7 @@ macro_rules! for_each_function {
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     ppMem: *mut *mut c_void = mut pppMem [required result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                121 urEnqueueUSMHostAllocExp pfnUSMHostAllocExp ur_pfnEnqueueUSMHostAllocExp_t ur_enqueue_usm_host_alloc_exp_params_t [hQueue] (
+                urEnqueueUSMHostAllocExp pfnUSMHostAllocExp ur_pfnEnqueueUSMHostAllocExp_t ur_enqueue_usm_host_alloc_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pPool: ur_usm_pool_handle_t = mut ppPool [optional handle UsmPool use],
                     size: usize = const psize [required value],
@@ -771,26 +771,26 @@ macro_rules! for_each_function {
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     ppMem: *mut *mut c_void = mut pppMem [required result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                122 urEnqueueUSMFreeExp pfnUSMFreeExp ur_pfnEnqueueUSMFreeExp_t ur_enqueue_usm_free_exp_params_t [hQueue] (
+                urEnqueueUSMFreeExp pfnUSMFreeExp ur_pfnEnqueueUSMFreeExp_t ur_enqueue_usm_free_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pPool: ur_usm_pool_handle_t = mut ppPool [optional handle UsmPool use],
                     pMem: *mut c_void = mut ppMem [required pointer],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                123 urEnqueueTimestampRecordingExp pfnTimestampRecordingExp ur_pfnEnqueueTimestampRecordingExp_t ur_enqueue_timestamp_recording_exp_params_t [hQueue] (
+                urEnqueueTimestampRecordingExp pfnTimestampRecordingExp ur_pfnEnqueueTimestampRecordingExp_t ur_enqueue_timestamp_recording_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     blocking: u8 = mut pblocking [required value],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [required output Event keep])
-                124 urEnqueueCommandBufferExp pfnCommandBufferExp ur_pfnEnqueueCommandBufferExp_t ur_enqueue_command_buffer_exp_params_t [hQueue] (
+                urEnqueueCommandBufferExp pfnCommandBufferExp ur_pfnEnqueueCommandBufferExp_t ur_enqueue_command_buffer_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                125 urEnqueueHostTaskExp pfnHostTaskExp ur_pfnEnqueueHostTaskExp_t ur_enqueue_host_task_exp_params_t [hQueue] (
+                urEnqueueHostTaskExp pfnHostTaskExp ur_pfnEnqueueHostTaskExp_t ur_enqueue_host_task_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pfnHostTask: ur_exp_host_task_function_t = mut ppfnHostTask [required callback],
                     data: *mut c_void = mut pdata [optional pointer],
@@ -798,7 +798,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                126 urEnqueueNativeCommandExp pfnNativeCommandExp ur_pfnEnqueueNativeCommandExp_t ur_enqueue_native_command_exp_params_t [hQueue] (
+                urEnqueueNativeCommandExp pfnNativeCommandExp ur_pfnEnqueueNativeCommandExp_t ur_enqueue_native_command_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pfnNativeEnqueue: ur_exp_enqueue_native_command_function_t = mut ppfnNativeEnqueue [required callback],
                     data: *mut c_void = mut pdata [optional pointer],
@@ -808,7 +808,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                127 urEnqueueGraphExp pfnGraphExp ur_pfnEnqueueGraphExp_t ur_enqueue_graph_exp_params_t [hQueue] (
+                urEnqueueGraphExp pfnGraphExp ur_pfnEnqueueGraphExp_t ur_enqueue_graph_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hGraph: ur_exp_executable_graph_handle_t = mut phGraph [required handle ExecutableGraph use],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [optional count],
@@ -816,42 +816,42 @@ macro_rules! for_each_function {
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
             }
             USM ur_usm_dditable_t {
-                128 urUSMHostAlloc pfnHostAlloc ur_pfnUSMHostAlloc_t ur_usm_host_alloc_params_t [hContext] (
+                urUSMHostAlloc pfnHostAlloc ur_pfnUSMHostAlloc_t ur_usm_host_alloc_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pUSMDesc: *const ur_usm_desc_t = mut ppUSMDesc [optional pointer],
                     pool: ur_usm_pool_handle_t = mut ppool [optional handle UsmPool use],
                     size: usize = mut psize [required value], ppMem: *mut *mut c_void = mut pppMem [required result])
-                129 urUSMDeviceAlloc pfnDeviceAlloc ur_pfnUSMDeviceAlloc_t ur_usm_device_alloc_params_t [hContext] (
-                    hContext: ur_context_handle_t = mut phContext [required handle Context use],
-                    hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
-                    pUSMDesc: *const ur_usm_desc_t = mut ppUSMDesc [optional pointer],
-                    pool: ur_usm_pool_handle_t = mut ppool [optional handle UsmPool use],
-                    size: usize = mut psize [required value], ppMem: *mut *mut c_void = mut pppMem [required result])
-                130 urUSMSharedAlloc pfnSharedAlloc ur_pfnUSMSharedAlloc_t ur_usm_shared_alloc_params_t [hContext] (
+                urUSMDeviceAlloc pfnDeviceAlloc ur_pfnUSMDeviceAlloc_t ur_usm_device_alloc_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pUSMDesc: *const ur_usm_desc_t = mut ppUSMDesc [optional pointer],
                     pool: ur_usm_pool_handle_t = mut ppool [optional handle UsmPool use],
                     size: usize = mut psize [required value], ppMem: *mut *mut c_void = mut pppMem [required result])
-                131 urUSMFree pfnFree ur_pfnUSMFree_t ur_usm_free_params_t [hContext] (
+                urUSMSharedAlloc pfnSharedAlloc ur_pfnUSMSharedAlloc_t ur_usm_shared_alloc_params_t [hContext] (
+                    hContext: ur_context_handle_t = mut phContext [required handle Context use],
+                    hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
+                    pUSMDesc: *const ur_usm_desc_t = mut ppUSMDesc [optional pointer],
+                    pool: ur_usm_pool_handle_t = mut ppool [optional handle UsmPool use],
+                    size: usize = mut psize [required value], ppMem: *mut *mut c_void = mut pppMem [required result])
+                urUSMFree pfnFree ur_pfnUSMFree_t ur_usm_free_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *mut c_void = mut ppMem [required pointer])
-                132 urUSMGetMemAllocInfo pfnGetMemAllocInfo ur_pfnUSMGetMemAllocInfo_t ur_usm_get_mem_alloc_info_params_t [hContext] (
+                urUSMGetMemAllocInfo pfnGetMemAllocInfo ur_pfnUSMGetMemAllocInfo_t ur_usm_get_mem_alloc_info_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *const c_void = mut ppMem [required pointer],
                     propName: ur_usm_alloc_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                133 urUSMPoolCreate pfnPoolCreate ur_pfnUSMPoolCreate_t ur_usm_pool_create_params_t [hContext] (
+                urUSMPoolCreate pfnPoolCreate ur_pfnUSMPoolCreate_t ur_usm_pool_create_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pPoolDesc: *mut ur_usm_pool_desc_t = mut ppPoolDesc [required pointer],
                     ppPool: *mut ur_usm_pool_handle_t = mut pppPool [required output UsmPool alloc])
-                134 urUSMPoolRetain pfnPoolRetain ur_pfnUSMPoolRetain_t ur_usm_pool_retain_params_t [pPool] (
+                urUSMPoolRetain pfnPoolRetain ur_pfnUSMPoolRetain_t ur_usm_pool_retain_params_t [pPool] (
                     pPool: ur_usm_pool_handle_t = mut ppPool [required handle UsmPool retain])
-                135 urUSMPoolRelease pfnPoolRelease ur_pfnUSMPoolRelease_t ur_usm_pool_release_params_t [pPool] (
+                urUSMPoolRelease pfnPoolRelease ur_pfnUSMPoolRelease_t ur_usm_pool_release_params_t [pPool] (
                     pPool: ur_usm_pool_handle_t = mut ppPool [required handle UsmPool release])
-                136 urUSMPoolGetInfo pfnPoolGetInfo ur_pfnUSMPoolGetInfo_t ur_usm_pool_get_info_params_t [hPool] (
+                urUSMPoolGetInfo pfnPoolGetInfo ur_pfnUSMPoolGetInfo_t ur_usm_pool_get_info_params_t [hPool] (
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool use],
                     propName: ur_usm_pool_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
@@ -859,43 +859,43 @@ macro_rules! for_each_function {
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
             }
             USMExp ur_usm_exp_dditable_t {
-                137 urUSMPoolCreateExp pfnPoolCreateExp ur_pfnUSMPoolCreateExp_t ur_usm_pool_create_exp_params_t [hContext] (
+                urUSMPoolCreateExp pfnPoolCreateExp ur_pfnUSMPoolCreateExp_t ur_usm_pool_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pPoolDesc: *mut ur_usm_pool_desc_t = mut ppPoolDesc [required pointer],
                     pPool: *mut ur_usm_pool_handle_t = mut ppPool [required output UsmPool alloc])
-                138 urUSMPoolDestroyExp pfnPoolDestroyExp ur_pfnUSMPoolDestroyExp_t ur_usm_pool_destroy_exp_params_t [hContext] (
+                urUSMPoolDestroyExp pfnPoolDestroyExp ur_pfnUSMPoolDestroyExp_t ur_usm_pool_destroy_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool release])
-                139 urUSMPoolGetDefaultDevicePoolExp pfnPoolGetDefaultDevicePoolExp ur_pfnUSMPoolGetDefaultDevicePoolExp_t ur_usm_pool_get_default_device_pool_exp_params_t [hContext] (
+                urUSMPoolGetDefaultDevicePoolExp pfnPoolGetDefaultDevicePoolExp ur_pfnUSMPoolGetDefaultDevicePoolExp_t ur_usm_pool_get_default_device_pool_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pPool: *mut ur_usm_pool_handle_t = mut ppPool [required output UsmPool lend])
-                140 urUSMPoolGetInfoExp pfnPoolGetInfoExp ur_pfnUSMPoolGetInfoExp_t ur_usm_pool_get_info_exp_params_t [hPool] (
+                urUSMPoolGetInfoExp pfnPoolGetInfoExp ur_pfnUSMPoolGetInfoExp_t ur_usm_pool_get_info_exp_params_t [hPool] (
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool use],
                     propName: ur_usm_pool_info_t = mut ppropName [required property],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName -],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                141 urUSMPoolSetInfoExp pfnPoolSetInfoExp ur_pfnUSMPoolSetInfoExp_t ur_usm_pool_set_info_exp_params_t [hPool] (
+                urUSMPoolSetInfoExp pfnPoolSetInfoExp ur_pfnUSMPoolSetInfoExp_t ur_usm_pool_set_info_exp_params_t [hPool] (
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool use],
                     propName: ur_usm_pool_info_t = mut ppropName [required property],
                     pPropValue: *mut c_void = mut ppPropValue [required pointer],
                     propSize: usize = mut ppropSize [required value])
-                142 urUSMPoolSetDevicePoolExp pfnPoolSetDevicePoolExp ur_pfnUSMPoolSetDevicePoolExp_t ur_usm_pool_set_device_pool_exp_params_t [hContext] (
+                urUSMPoolSetDevicePoolExp pfnPoolSetDevicePoolExp ur_pfnUSMPoolSetDevicePoolExp_t ur_usm_pool_set_device_pool_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool use])
-                143 urUSMPoolGetDevicePoolExp pfnPoolGetDevicePoolExp ur_pfnUSMPoolGetDevicePoolExp_t ur_usm_pool_get_device_pool_exp_params_t [hContext] (
+                urUSMPoolGetDevicePoolExp pfnPoolGetDevicePoolExp ur_pfnUSMPoolGetDevicePoolExp_t ur_usm_pool_get_device_pool_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pPool: *mut ur_usm_pool_handle_t = mut ppPool [required output UsmPool lend])
-                144 urUSMPoolTrimToExp pfnPoolTrimToExp ur_pfnUSMPoolTrimToExp_t ur_usm_pool_trim_to_exp_params_t [hContext] (
+                urUSMPoolTrimToExp pfnPoolTrimToExp ur_pfnUSMPoolTrimToExp_t ur_usm_pool_trim_to_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hPool: ur_usm_pool_handle_t = mut phPool [required handle UsmPool use],
                     minBytesToKeep: usize = mut pminBytesToKeep [required value])
-                145 urUSMPitchedAllocExp pfnPitchedAllocExp ur_pfnUSMPitchedAllocExp_t ur_usm_pitched_alloc_exp_params_t [hContext] (
+                urUSMPitchedAllocExp pfnPitchedAllocExp ur_pfnUSMPitchedAllocExp_t ur_usm_pitched_alloc_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pUSMDesc: *const ur_usm_desc_t = mut ppUSMDesc [optional pointer],
@@ -905,52 +905,52 @@ macro_rules! for_each_function {
                     elementSizeBytes: usize = mut pelementSizeBytes [required value],
                     ppMem: *mut *mut c_void = mut pppMem [required result],
                     pResultPitch: *mut usize = mut ppResultPitch [required result])
-                146 urUSMContextMemcpyExp pfnContextMemcpyExp ur_pfnUSMContextMemcpyExp_t ur_usm_context_memcpy_exp_params_t [hContext] (
+                urUSMContextMemcpyExp pfnContextMemcpyExp ur_pfnUSMContextMemcpyExp_t ur_usm_context_memcpy_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pDst: *mut c_void = mut ppDst [required pointer],
                     pSrc: *const c_void = mut ppSrc [required pointer], size: usize = mut psize [required value])
-                147 urUSMHostAllocUnregisterExp pfnHostAllocUnregisterExp ur_pfnUSMHostAllocUnregisterExp_t ur_usm_host_alloc_unregister_exp_params_t [hContext] (
+                urUSMHostAllocUnregisterExp pfnHostAllocUnregisterExp ur_pfnUSMHostAllocUnregisterExp_t ur_usm_host_alloc_unregister_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pHostMem: *mut c_void = mut ppHostMem [required pointer])
-                148 urUSMHostAllocRegisterExp pfnHostAllocRegisterExp ur_pfnUSMHostAllocRegisterExp_t ur_usm_host_alloc_register_exp_params_t [hContext] (
+                urUSMHostAllocRegisterExp pfnHostAllocRegisterExp ur_pfnUSMHostAllocRegisterExp_t ur_usm_host_alloc_register_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pHostMem: *mut c_void = mut ppHostMem [required pointer],
                     size: usize = mut psize [required value],
                     pProperties: *const ur_exp_usm_host_alloc_register_properties_t = mut ppProperties [optional pointer])
-                149 urUSMImportExp pfnImportExp ur_pfnUSMImportExp_t ur_usm_import_exp_params_t [hContext] (
+                urUSMImportExp pfnImportExp ur_pfnUSMImportExp_t ur_usm_import_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *mut c_void = mut ppMem [required pointer], size: usize = mut psize [required value])
-                150 urUSMReleaseExp pfnReleaseExp ur_pfnUSMReleaseExp_t ur_usm_release_exp_params_t [hContext] (
+                urUSMReleaseExp pfnReleaseExp ur_pfnUSMReleaseExp_t ur_usm_release_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *mut c_void = mut ppMem [required pointer])
             }
             BindlessImagesExp ur_bindless_images_exp_dditable_t {
-                151 urBindlessImagesUnsampledImageHandleDestroyExp pfnUnsampledImageHandleDestroyExp ur_pfnBindlessImagesUnsampledImageHandleDestroyExp_t ur_bindless_images_unsampled_image_handle_destroy_exp_params_t [hContext] (
+                urBindlessImagesUnsampledImageHandleDestroyExp pfnUnsampledImageHandleDestroyExp ur_pfnBindlessImagesUnsampledImageHandleDestroyExp_t ur_bindless_images_unsampled_image_handle_destroy_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImage: ur_exp_image_native_handle_t = mut phImage [required value])
-                152 urBindlessImagesSampledImageHandleDestroyExp pfnSampledImageHandleDestroyExp ur_pfnBindlessImagesSampledImageHandleDestroyExp_t ur_bindless_images_sampled_image_handle_destroy_exp_params_t [hContext] (
+                urBindlessImagesSampledImageHandleDestroyExp pfnSampledImageHandleDestroyExp ur_pfnBindlessImagesSampledImageHandleDestroyExp_t ur_bindless_images_sampled_image_handle_destroy_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImage: ur_exp_image_native_handle_t = mut phImage [required value])
-                153 urBindlessImagesImageAllocateExp pfnImageAllocateExp ur_pfnBindlessImagesImageAllocateExp_t ur_bindless_images_image_allocate_exp_params_t [hContext] (
+                urBindlessImagesImageAllocateExp pfnImageAllocateExp ur_pfnBindlessImagesImageAllocateExp_t ur_bindless_images_image_allocate_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     phImageMem: *mut ur_exp_image_mem_native_handle_t = mut pphImageMem [required result])
-                154 urBindlessImagesImageFreeExp pfnImageFreeExp ur_pfnBindlessImagesImageFreeExp_t ur_bindless_images_image_free_exp_params_t [hContext] (
+                urBindlessImagesImageFreeExp pfnImageFreeExp ur_pfnBindlessImagesImageFreeExp_t ur_bindless_images_image_free_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImageMem: ur_exp_image_mem_native_handle_t = mut phImageMem [required value])
-                155 urBindlessImagesUnsampledImageCreateExp pfnUnsampledImageCreateExp ur_pfnBindlessImagesUnsampledImageCreateExp_t ur_bindless_images_unsampled_image_create_exp_params_t [hContext] (
+                urBindlessImagesUnsampledImageCreateExp pfnUnsampledImageCreateExp ur_pfnBindlessImagesUnsampledImageCreateExp_t ur_bindless_images_unsampled_image_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImageMem: ur_exp_image_mem_native_handle_t = mut phImageMem [required value],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     phImage: *mut ur_exp_image_native_handle_t = mut pphImage [required result])
-                156 urBindlessImagesSampledImageCreateExp pfnSampledImageCreateExp ur_pfnBindlessImagesSampledImageCreateExp_t ur_bindless_images_sampled_image_create_exp_params_t [hContext] (
+                urBindlessImagesSampledImageCreateExp pfnSampledImageCreateExp ur_pfnBindlessImagesSampledImageCreateExp_t ur_bindless_images_sampled_image_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImageMem: ur_exp_image_mem_native_handle_t = mut phImageMem [required value],
@@ -958,7 +958,7 @@ macro_rules! for_each_function {
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pSamplerDesc: *const ur_sampler_desc_t = mut ppSamplerDesc [required pointer],
                     phImage: *mut ur_exp_image_native_handle_t = mut pphImage [required result])
-                157 urBindlessImagesImageCopyExp pfnImageCopyExp ur_pfnBindlessImagesImageCopyExp_t ur_bindless_images_image_copy_exp_params_t [hQueue] (
+                urBindlessImagesImageCopyExp pfnImageCopyExp ur_pfnBindlessImagesImageCopyExp_t ur_bindless_images_image_copy_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     pSrc: *const c_void = mut ppSrc [required pointer],
                     pDst: *mut c_void = mut ppDst [required pointer],
@@ -972,86 +972,86 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                158 urBindlessImagesImageGetInfoExp pfnImageGetInfoExp ur_pfnBindlessImagesImageGetInfoExp_t ur_bindless_images_image_get_info_exp_params_t [hContext] (
+                urBindlessImagesImageGetInfoExp pfnImageGetInfoExp ur_pfnBindlessImagesImageGetInfoExp_t ur_bindless_images_image_get_info_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hImageMem: ur_exp_image_mem_native_handle_t = mut phImageMem [required value],
                     propName: ur_image_info_t = mut ppropName [required property],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName -],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                159 urBindlessImagesGetImageMemoryHandleTypeSupportExp pfnGetImageMemoryHandleTypeSupportExp ur_pfnBindlessImagesGetImageMemoryHandleTypeSupportExp_t ur_bindless_images_get_image_memory_handle_type_support_exp_params_t [hContext] (
+                urBindlessImagesGetImageMemoryHandleTypeSupportExp pfnGetImageMemoryHandleTypeSupportExp ur_pfnBindlessImagesGetImageMemoryHandleTypeSupportExp_t ur_bindless_images_get_image_memory_handle_type_support_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     imageMemHandleType: ur_exp_image_mem_type_t = mut pimageMemHandleType [required choice],
                     pSupportedRet: *mut ur_bool_t = mut ppSupportedRet [required result])
-                160 urBindlessImagesGetImageUnsampledHandleSupportExp pfnGetImageUnsampledHandleSupportExp ur_pfnBindlessImagesGetImageUnsampledHandleSupportExp_t ur_bindless_images_get_image_unsampled_handle_support_exp_params_t [hContext] (
+                urBindlessImagesGetImageUnsampledHandleSupportExp pfnGetImageUnsampledHandleSupportExp ur_pfnBindlessImagesGetImageUnsampledHandleSupportExp_t ur_bindless_images_get_image_unsampled_handle_support_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     imageMemHandleType: ur_exp_image_mem_type_t = mut pimageMemHandleType [required choice],
                     pSupportedRet: *mut ur_bool_t = mut ppSupportedRet [required result])
-                161 urBindlessImagesGetImageSampledHandleSupportExp pfnGetImageSampledHandleSupportExp ur_pfnBindlessImagesGetImageSampledHandleSupportExp_t ur_bindless_images_get_image_sampled_handle_support_exp_params_t [hContext] (
+                urBindlessImagesGetImageSampledHandleSupportExp pfnGetImageSampledHandleSupportExp ur_pfnBindlessImagesGetImageSampledHandleSupportExp_t ur_bindless_images_get_image_sampled_handle_support_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     imageMemHandleType: ur_exp_image_mem_type_t = mut pimageMemHandleType [required choice],
                     pSupportedRet: *mut ur_bool_t = mut ppSupportedRet [required result])
-                162 urBindlessImagesMipmapGetLevelExp pfnMipmapGetLevelExp ur_pfnBindlessImagesMipmapGetLevelExp_t ur_bindless_images_mipmap_get_level_exp_params_t [hContext] (
+                urBindlessImagesMipmapGetLevelExp pfnMipmapGetLevelExp ur_pfnBindlessImagesMipmapGetLevelExp_t ur_bindless_images_mipmap_get_level_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hImageMem: ur_exp_image_mem_native_handle_t = mut phImageMem [required value],
                     mipmapLevel: u32 = mut pmipmapLevel [required value],
                     phImageMem: *mut ur_exp_image_mem_native_handle_t = mut pphImageMem [required result])
-                163 urBindlessImagesMipmapFreeExp pfnMipmapFreeExp ur_pfnBindlessImagesMipmapFreeExp_t ur_bindless_images_mipmap_free_exp_params_t [hContext] (
+                urBindlessImagesMipmapFreeExp pfnMipmapFreeExp ur_pfnBindlessImagesMipmapFreeExp_t ur_bindless_images_mipmap_free_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hMem: ur_exp_image_mem_native_handle_t = mut phMem [required value])
-                164 urBindlessImagesImportExternalMemoryExp pfnImportExternalMemoryExp ur_pfnBindlessImagesImportExternalMemoryExp_t ur_bindless_images_import_external_memory_exp_params_t [hContext] (
+                urBindlessImagesImportExternalMemoryExp pfnImportExternalMemoryExp ur_pfnBindlessImagesImportExternalMemoryExp_t ur_bindless_images_import_external_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     size: usize = mut psize [required value],
                     memHandleType: ur_exp_external_mem_type_t = mut pmemHandleType [required choice],
                     pExternalMemDesc: *mut ur_exp_external_mem_desc_t = mut ppExternalMemDesc [required pointer],
                     phExternalMem: *mut ur_exp_external_mem_handle_t = mut pphExternalMem [required output ExternalMem alloc])
-                165 urBindlessImagesMapExternalArrayExp pfnMapExternalArrayExp ur_pfnBindlessImagesMapExternalArrayExp_t ur_bindless_images_map_external_array_exp_params_t [hContext] (
+                urBindlessImagesMapExternalArrayExp pfnMapExternalArrayExp ur_pfnBindlessImagesMapExternalArrayExp_t ur_bindless_images_map_external_array_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pImageFormat: *const ur_image_format_t = mut ppImageFormat [required pointer],
                     pImageDesc: *const ur_image_desc_t = mut ppImageDesc [required pointer],
                     hExternalMem: ur_exp_external_mem_handle_t = mut phExternalMem [required handle ExternalMem use],
                     phImageMem: *mut ur_exp_image_mem_native_handle_t = mut pphImageMem [required result])
-                166 urBindlessImagesMapExternalLinearMemoryExp pfnMapExternalLinearMemoryExp ur_pfnBindlessImagesMapExternalLinearMemoryExp_t ur_bindless_images_map_external_linear_memory_exp_params_t [hContext] (
+                urBindlessImagesMapExternalLinearMemoryExp pfnMapExternalLinearMemoryExp ur_pfnBindlessImagesMapExternalLinearMemoryExp_t ur_bindless_images_map_external_linear_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     offset: u64 = mut poffset [required value], size: u64 = mut psize [required value],
                     hExternalMem: ur_exp_external_mem_handle_t = mut phExternalMem [required handle ExternalMem use],
                     ppRetMem: *mut *mut c_void = mut pppRetMem [required result])
-                167 urBindlessImagesReleaseExternalMemoryExp pfnReleaseExternalMemoryExp ur_pfnBindlessImagesReleaseExternalMemoryExp_t ur_bindless_images_release_external_memory_exp_params_t [hContext] (
+                urBindlessImagesReleaseExternalMemoryExp pfnReleaseExternalMemoryExp ur_pfnBindlessImagesReleaseExternalMemoryExp_t ur_bindless_images_release_external_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hExternalMem: ur_exp_external_mem_handle_t = mut phExternalMem [required handle ExternalMem release])
-                168 urBindlessImagesFreeMappedLinearMemoryExp pfnFreeMappedLinearMemoryExp ur_pfnBindlessImagesFreeMappedLinearMemoryExp_t ur_bindless_images_free_mapped_linear_memory_exp_params_t [hContext] (
+                urBindlessImagesFreeMappedLinearMemoryExp pfnFreeMappedLinearMemoryExp ur_pfnBindlessImagesFreeMappedLinearMemoryExp_t ur_bindless_images_free_mapped_linear_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pMem: *mut c_void = mut ppMem [required pointer])
-                169 urBindlessImagesSupportsImportingHandleTypeExp pfnSupportsImportingHandleTypeExp ur_pfnBindlessImagesSupportsImportingHandleTypeExp_t ur_bindless_images_supports_importing_handle_type_exp_params_t [hDevice] (
+                urBindlessImagesSupportsImportingHandleTypeExp pfnSupportsImportingHandleTypeExp ur_pfnBindlessImagesSupportsImportingHandleTypeExp_t ur_bindless_images_supports_importing_handle_type_exp_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     memHandleType: ur_exp_external_mem_type_t = mut pmemHandleType [required choice],
                     pSupportedRet: *mut ur_bool_t = mut ppSupportedRet [required result])
-                170 urBindlessImagesImportExternalSemaphoreExp pfnImportExternalSemaphoreExp ur_pfnBindlessImagesImportExternalSemaphoreExp_t ur_bindless_images_import_external_semaphore_exp_params_t [hContext] (
+                urBindlessImagesImportExternalSemaphoreExp pfnImportExternalSemaphoreExp ur_pfnBindlessImagesImportExternalSemaphoreExp_t ur_bindless_images_import_external_semaphore_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     semHandleType: ur_exp_external_semaphore_type_t = mut psemHandleType [required choice],
                     pExternalSemaphoreDesc: *mut ur_exp_external_semaphore_desc_t = mut ppExternalSemaphoreDesc [required pointer],
                     phExternalSemaphore: *mut ur_exp_external_semaphore_handle_t = mut pphExternalSemaphore [required output ExternalSemaphore alloc])
-                171 urBindlessImagesReleaseExternalSemaphoreExp pfnReleaseExternalSemaphoreExp ur_pfnBindlessImagesReleaseExternalSemaphoreExp_t ur_bindless_images_release_external_semaphore_exp_params_t [hContext] (
+                urBindlessImagesReleaseExternalSemaphoreExp pfnReleaseExternalSemaphoreExp ur_pfnBindlessImagesReleaseExternalSemaphoreExp_t ur_bindless_images_release_external_semaphore_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     hExternalSemaphore: ur_exp_external_semaphore_handle_t = mut phExternalSemaphore [required handle ExternalSemaphore release])
-                172 urBindlessImagesWaitExternalSemaphoreExp pfnWaitExternalSemaphoreExp ur_pfnBindlessImagesWaitExternalSemaphoreExp_t ur_bindless_images_wait_external_semaphore_exp_params_t [hQueue] (
+                urBindlessImagesWaitExternalSemaphoreExp pfnWaitExternalSemaphoreExp ur_pfnBindlessImagesWaitExternalSemaphoreExp_t ur_bindless_images_wait_external_semaphore_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hSemaphore: ur_exp_external_semaphore_handle_t = mut phSemaphore [required handle ExternalSemaphore use],
                     hasWaitValue: u8 = mut phasWaitValue [required value],
@@ -1059,7 +1059,7 @@ macro_rules! for_each_function {
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
-                173 urBindlessImagesSignalExternalSemaphoreExp pfnSignalExternalSemaphoreExp ur_pfnBindlessImagesSignalExternalSemaphoreExp_t ur_bindless_images_signal_external_semaphore_exp_params_t [hQueue] (
+                urBindlessImagesSignalExternalSemaphoreExp pfnSignalExternalSemaphoreExp ur_pfnBindlessImagesSignalExternalSemaphoreExp_t ur_bindless_images_signal_external_semaphore_exp_params_t [hQueue] (
                     hQueue: ur_queue_handle_t = mut phQueue [required handle Queue use],
                     hSemaphore: ur_exp_external_semaphore_handle_t = mut phSemaphore [required handle ExternalSemaphore use],
                     hasSignalValue: u8 = mut phasSignalValue [required value],
@@ -1069,18 +1069,18 @@ macro_rules! for_each_function {
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc])
             }
             CommandBufferExp ur_command_buffer_exp_dditable_t {
-                174 urCommandBufferCreateExp pfnCreateExp ur_pfnCommandBufferCreateExp_t ur_command_buffer_create_exp_params_t [hContext] (
+                urCommandBufferCreateExp pfnCreateExp ur_pfnCommandBufferCreateExp_t ur_command_buffer_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pCommandBufferDesc: *const ur_exp_command_buffer_desc_t = mut ppCommandBufferDesc [required pointer],
                     phCommandBuffer: *mut ur_exp_command_buffer_handle_t = mut pphCommandBuffer [required output CommandBuffer alloc])
-                175 urCommandBufferRetainExp pfnRetainExp ur_pfnCommandBufferRetainExp_t ur_command_buffer_retain_exp_params_t [hCommandBuffer] (
+                urCommandBufferRetainExp pfnRetainExp ur_pfnCommandBufferRetainExp_t ur_command_buffer_retain_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer retain])
-                176 urCommandBufferReleaseExp pfnReleaseExp ur_pfnCommandBufferReleaseExp_t ur_command_buffer_release_exp_params_t [hCommandBuffer] (
+                urCommandBufferReleaseExp pfnReleaseExp ur_pfnCommandBufferReleaseExp_t ur_command_buffer_release_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer release])
-                177 urCommandBufferFinalizeExp pfnFinalizeExp ur_pfnCommandBufferFinalizeExp_t ur_command_buffer_finalize_exp_params_t [hCommandBuffer] (
+                urCommandBufferFinalizeExp pfnFinalizeExp ur_pfnCommandBufferFinalizeExp_t ur_command_buffer_finalize_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use])
-                178 urCommandBufferAppendKernelLaunchExp pfnAppendKernelLaunchExp ur_pfnCommandBufferAppendKernelLaunchExp_t ur_command_buffer_append_kernel_launch_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendKernelLaunchExp pfnAppendKernelLaunchExp ur_pfnCommandBufferAppendKernelLaunchExp_t ur_command_buffer_append_kernel_launch_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     workDim: u32 = mut pworkDim [required count],
@@ -1096,7 +1096,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                179 urCommandBufferAppendKernelLaunchWithArgsExp pfnAppendKernelLaunchWithArgsExp ur_pfnCommandBufferAppendKernelLaunchWithArgsExp_t ur_command_buffer_append_kernel_launch_with_args_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendKernelLaunchWithArgsExp pfnAppendKernelLaunchWithArgsExp ur_pfnCommandBufferAppendKernelLaunchWithArgsExp_t ur_command_buffer_append_kernel_launch_with_args_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hKernel: ur_kernel_handle_t = mut phKernel [required handle Kernel use],
                     workDim: u32 = mut pworkDim [required count],
@@ -1114,7 +1114,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                180 urCommandBufferAppendUSMMemcpyExp pfnAppendUSMMemcpyExp ur_pfnCommandBufferAppendUSMMemcpyExp_t ur_command_buffer_append_usm_memcpy_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendUSMMemcpyExp pfnAppendUSMMemcpyExp ur_pfnCommandBufferAppendUSMMemcpyExp_t ur_command_buffer_append_usm_memcpy_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     pDst: *mut c_void = mut ppDst [required pointer],
                     pSrc: *const c_void = mut ppSrc [required pointer], size: usize = mut psize [required value],
@@ -1125,7 +1125,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                181 urCommandBufferAppendUSMFillExp pfnAppendUSMFillExp ur_pfnCommandBufferAppendUSMFillExp_t ur_command_buffer_append_usm_fill_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendUSMFillExp pfnAppendUSMFillExp ur_pfnCommandBufferAppendUSMFillExp_t ur_command_buffer_append_usm_fill_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     pMemory: *mut c_void = mut ppMemory [required pointer],
                     pPattern: *const c_void = mut ppPattern [required list patternSize],
@@ -1138,7 +1138,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                182 urCommandBufferAppendMemBufferCopyExp pfnAppendMemBufferCopyExp ur_pfnCommandBufferAppendMemBufferCopyExp_t ur_command_buffer_append_mem_buffer_copy_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferCopyExp pfnAppendMemBufferCopyExp ur_pfnCommandBufferAppendMemBufferCopyExp_t ur_command_buffer_append_mem_buffer_copy_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hSrcMem: ur_mem_handle_t = mut phSrcMem [required handle Mem use],
                     hDstMem: ur_mem_handle_t = mut phDstMem [required handle Mem use],
@@ -1151,7 +1151,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                183 urCommandBufferAppendMemBufferWriteExp pfnAppendMemBufferWriteExp ur_pfnCommandBufferAppendMemBufferWriteExp_t ur_command_buffer_append_mem_buffer_write_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferWriteExp pfnAppendMemBufferWriteExp ur_pfnCommandBufferAppendMemBufferWriteExp_t ur_command_buffer_append_mem_buffer_write_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     offset: usize = mut poffset [required value], size: usize = mut psize [required value],
@@ -1163,7 +1163,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                184 urCommandBufferAppendMemBufferReadExp pfnAppendMemBufferReadExp ur_pfnCommandBufferAppendMemBufferReadExp_t ur_command_buffer_append_mem_buffer_read_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferReadExp pfnAppendMemBufferReadExp ur_pfnCommandBufferAppendMemBufferReadExp_t ur_command_buffer_append_mem_buffer_read_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     offset: usize = mut poffset [required value], size: usize = mut psize [required value],
@@ -1175,7 +1175,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                185 urCommandBufferAppendMemBufferCopyRectExp pfnAppendMemBufferCopyRectExp ur_pfnCommandBufferAppendMemBufferCopyRectExp_t ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferCopyRectExp pfnAppendMemBufferCopyRectExp ur_pfnCommandBufferAppendMemBufferCopyRectExp_t ur_command_buffer_append_mem_buffer_copy_rect_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hSrcMem: ur_mem_handle_t = mut phSrcMem [required handle Mem use],
                     hDstMem: ur_mem_handle_t = mut phDstMem [required handle Mem use],
@@ -1193,7 +1193,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                186 urCommandBufferAppendMemBufferWriteRectExp pfnAppendMemBufferWriteRectExp ur_pfnCommandBufferAppendMemBufferWriteRectExp_t ur_command_buffer_append_mem_buffer_write_rect_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferWriteRectExp pfnAppendMemBufferWriteRectExp ur_pfnCommandBufferAppendMemBufferWriteRectExp_t ur_command_buffer_append_mem_buffer_write_rect_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     bufferOffset: ur_rect_offset_t = mut pbufferOffset [required value],
@@ -1211,7 +1211,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                187 urCommandBufferAppendMemBufferReadRectExp pfnAppendMemBufferReadRectExp ur_pfnCommandBufferAppendMemBufferReadRectExp_t ur_command_buffer_append_mem_buffer_read_rect_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferReadRectExp pfnAppendMemBufferReadRectExp ur_pfnCommandBufferAppendMemBufferReadRectExp_t ur_command_buffer_append_mem_buffer_read_rect_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     bufferOffset: ur_rect_offset_t = mut pbufferOffset [required value],
@@ -1229,7 +1229,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                188 urCommandBufferAppendMemBufferFillExp pfnAppendMemBufferFillExp ur_pfnCommandBufferAppendMemBufferFillExp_t ur_command_buffer_append_mem_buffer_fill_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendMemBufferFillExp pfnAppendMemBufferFillExp ur_pfnCommandBufferAppendMemBufferFillExp_t ur_command_buffer_append_mem_buffer_fill_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     hBuffer: ur_mem_handle_t = mut phBuffer [required handle Mem use],
                     pPattern: *const c_void = mut ppPattern [required list patternSize],
@@ -1242,7 +1242,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                189 urCommandBufferAppendUSMPrefetchExp pfnAppendUSMPrefetchExp ur_pfnCommandBufferAppendUSMPrefetchExp_t ur_command_buffer_append_usm_prefetch_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendUSMPrefetchExp pfnAppendUSMPrefetchExp ur_pfnCommandBufferAppendUSMPrefetchExp_t ur_command_buffer_append_usm_prefetch_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     pMemory: *const c_void = mut ppMemory [required pointer],
                     size: usize = mut psize [required value],
@@ -1254,7 +1254,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                190 urCommandBufferAppendUSMAdviseExp pfnAppendUSMAdviseExp ur_pfnCommandBufferAppendUSMAdviseExp_t ur_command_buffer_append_usm_advise_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendUSMAdviseExp pfnAppendUSMAdviseExp ur_pfnCommandBufferAppendUSMAdviseExp_t ur_command_buffer_append_usm_advise_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     pMemory: *const c_void = mut ppMemory [required pointer],
                     size: usize = mut psize [required value],
@@ -1266,7 +1266,7 @@ macro_rules! for_each_function {
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [optional output Event alloc],
                     phCommand: *mut ur_exp_command_buffer_command_handle_t = mut pphCommand [optional output CommandBufferCommand lend])
-                191 urCommandBufferAppendNativeCommandExp pfnAppendNativeCommandExp ur_pfnCommandBufferAppendNativeCommandExp_t ur_command_buffer_append_native_command_exp_params_t [hCommandBuffer] (
+                urCommandBufferAppendNativeCommandExp pfnAppendNativeCommandExp ur_pfnCommandBufferAppendNativeCommandExp_t ur_command_buffer_append_native_command_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     pfnNativeCommand: ur_exp_command_buffer_native_command_function_t = mut ppfnNativeCommand [required callback],
                     pData: *mut c_void = mut ppData [optional pointer],
@@ -1274,118 +1274,118 @@ macro_rules! for_each_function {
                     numSyncPointsInWaitList: u32 = mut pnumSyncPointsInWaitList [required count],
                     pSyncPointWaitList: *const ur_exp_command_buffer_sync_point_t = mut ppSyncPointWaitList [optional list numSyncPointsInWaitList],
                     pSyncPoint: *mut ur_exp_command_buffer_sync_point_t = mut ppSyncPoint [optional result])
-                192 urCommandBufferUpdateKernelLaunchExp pfnUpdateKernelLaunchExp ur_pfnCommandBufferUpdateKernelLaunchExp_t ur_command_buffer_update_kernel_launch_exp_params_t [hCommandBuffer] (
+                urCommandBufferUpdateKernelLaunchExp pfnUpdateKernelLaunchExp ur_pfnCommandBufferUpdateKernelLaunchExp_t ur_command_buffer_update_kernel_launch_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     numKernelUpdates: u32 = mut pnumKernelUpdates [required count],
                     pUpdateKernelLaunch: *const ur_exp_command_buffer_update_kernel_launch_desc_t = mut ppUpdateKernelLaunch [required list numKernelUpdates])
-                193 urCommandBufferUpdateSignalEventExp pfnUpdateSignalEventExp ur_pfnCommandBufferUpdateSignalEventExp_t ur_command_buffer_update_signal_event_exp_params_t [hCommand] (
+                urCommandBufferUpdateSignalEventExp pfnUpdateSignalEventExp ur_pfnCommandBufferUpdateSignalEventExp_t ur_command_buffer_update_signal_event_exp_params_t [hCommand] (
                     hCommand: ur_exp_command_buffer_command_handle_t = mut phCommand [required handle CommandBufferCommand use],
                     phSignalEvent: *mut ur_event_handle_t = mut pphSignalEvent [required output Event alloc])
-                194 urCommandBufferUpdateWaitEventsExp pfnUpdateWaitEventsExp ur_pfnCommandBufferUpdateWaitEventsExp_t ur_command_buffer_update_wait_events_exp_params_t [hCommand] (
+                urCommandBufferUpdateWaitEventsExp pfnUpdateWaitEventsExp ur_pfnCommandBufferUpdateWaitEventsExp_t ur_command_buffer_update_wait_events_exp_params_t [hCommand] (
                     hCommand: ur_exp_command_buffer_command_handle_t = mut phCommand [required handle CommandBufferCommand use],
                     numEventsInWaitList: u32 = mut pnumEventsInWaitList [required count],
                     phEventWaitList: *const ur_event_handle_t = mut pphEventWaitList [optional handles Event numEventsInWaitList])
-                195 urCommandBufferGetInfoExp pfnGetInfoExp ur_pfnCommandBufferGetInfoExp_t ur_command_buffer_get_info_exp_params_t [hCommandBuffer] (
+                urCommandBufferGetInfoExp pfnGetInfoExp ur_pfnCommandBufferGetInfoExp_t ur_command_buffer_get_info_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     propName: ur_exp_command_buffer_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                196 urCommandBufferGetNativeHandleExp pfnGetNativeHandleExp ur_pfnCommandBufferGetNativeHandleExp_t ur_command_buffer_get_native_handle_exp_params_t [hCommandBuffer] (
+                urCommandBufferGetNativeHandleExp pfnGetNativeHandleExp ur_pfnCommandBufferGetNativeHandleExp_t ur_command_buffer_get_native_handle_exp_params_t [hCommandBuffer] (
                     hCommandBuffer: ur_exp_command_buffer_handle_t = mut phCommandBuffer [required handle CommandBuffer use],
                     phNativeCommandBuffer: *mut ur_native_handle_t = mut pphNativeCommandBuffer [required result])
             }
             GraphExp ur_graph_exp_dditable_t {
-                197 urGraphCreateExp pfnCreateExp ur_pfnGraphCreateExp_t ur_graph_create_exp_params_t [hContext] (
+                urGraphCreateExp pfnCreateExp ur_pfnGraphCreateExp_t ur_graph_create_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     phGraph: *mut ur_exp_graph_handle_t = mut pphGraph [required output Graph alloc])
-                198 urGraphInstantiateGraphExp pfnInstantiateGraphExp ur_pfnGraphInstantiateGraphExp_t ur_graph_instantiate_graph_exp_params_t [hGraph] (
+                urGraphInstantiateGraphExp pfnInstantiateGraphExp ur_pfnGraphInstantiateGraphExp_t ur_graph_instantiate_graph_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     phExecGraph: *mut ur_exp_executable_graph_handle_t = mut pphExecGraph [required output ExecutableGraph alloc])
-                199 urGraphDestroyExp pfnDestroyExp ur_pfnGraphDestroyExp_t ur_graph_destroy_exp_params_t [hGraph] (
+                urGraphDestroyExp pfnDestroyExp ur_pfnGraphDestroyExp_t ur_graph_destroy_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph release])
-                200 urGraphExecutableGraphDestroyExp pfnExecutableGraphDestroyExp ur_pfnGraphExecutableGraphDestroyExp_t ur_graph_executable_graph_destroy_exp_params_t [hExecutableGraph] (
+                urGraphExecutableGraphDestroyExp pfnExecutableGraphDestroyExp ur_pfnGraphExecutableGraphDestroyExp_t ur_graph_executable_graph_destroy_exp_params_t [hExecutableGraph] (
                     hExecutableGraph: ur_exp_executable_graph_handle_t = mut phExecutableGraph [required handle ExecutableGraph release])
-                201 urGraphIsEmptyExp pfnIsEmptyExp ur_pfnGraphIsEmptyExp_t ur_graph_is_empty_exp_params_t [hGraph] (
+                urGraphIsEmptyExp pfnIsEmptyExp ur_pfnGraphIsEmptyExp_t ur_graph_is_empty_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     pResult: *mut u8 = mut ppResult [required result])
-                202 urGraphGetIdExp pfnGetIdExp ur_pfnGraphGetIdExp_t ur_graph_get_id_exp_params_t [hGraph] (
+                urGraphGetIdExp pfnGetIdExp ur_pfnGraphGetIdExp_t ur_graph_get_id_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     pGraphId: *mut u64 = mut ppGraphId [required result])
-                203 urGraphSetDestructionCallbackExp pfnSetDestructionCallbackExp ur_pfnGraphSetDestructionCallbackExp_t ur_graph_set_destruction_callback_exp_params_t [hGraph] (
+                urGraphSetDestructionCallbackExp pfnSetDestructionCallbackExp ur_pfnGraphSetDestructionCallbackExp_t ur_graph_set_destruction_callback_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     pfnCallback: ur_exp_graph_destruction_callback_t = mut ppfnCallback [required callback],
                     pUserData: *mut c_void = mut ppUserData [optional pointer])
-                204 urGraphDumpContentsExp pfnDumpContentsExp ur_pfnGraphDumpContentsExp_t ur_graph_dump_contents_exp_params_t [hGraph] (
+                urGraphDumpContentsExp pfnDumpContentsExp ur_pfnGraphDumpContentsExp_t ur_graph_dump_contents_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     filePath: *const c_char = mut pfilePath [required pointer])
-                205 urGraphGetNativeHandleExp pfnGetNativeHandleExp ur_pfnGraphGetNativeHandleExp_t ur_graph_get_native_handle_exp_params_t [hGraph] (
+                urGraphGetNativeHandleExp pfnGetNativeHandleExp ur_pfnGraphGetNativeHandleExp_t ur_graph_get_native_handle_exp_params_t [hGraph] (
                     hGraph: ur_exp_graph_handle_t = mut phGraph [required handle Graph use],
                     phNativeGraph: *mut ur_native_handle_t = mut pphNativeGraph [required result])
-                206 urGraphExecutableGraphGetNativeHandleExp pfnExecutableGraphGetNativeHandleExp ur_pfnGraphExecutableGraphGetNativeHandleExp_t ur_graph_executable_graph_get_native_handle_exp_params_t [hExecutableGraph] (
+                urGraphExecutableGraphGetNativeHandleExp pfnExecutableGraphGetNativeHandleExp ur_pfnGraphExecutableGraphGetNativeHandleExp_t ur_graph_executable_graph_get_native_handle_exp_params_t [hExecutableGraph] (
                     hExecutableGraph: ur_exp_executable_graph_handle_t = mut phExecutableGraph [required handle ExecutableGraph use],
                     phNativeExecutableGraph: *mut ur_native_handle_t = mut pphNativeExecutableGraph [required result])
             }
             IPCExp ur_ipc_exp_dditable_t {
-                207 urIPCGetMemHandleExp pfnGetMemHandleExp ur_pfnIPCGetMemHandleExp_t ur_ipc_get_mem_handle_exp_params_t [hContext] (
+                urIPCGetMemHandleExp pfnGetMemHandleExp ur_pfnIPCGetMemHandleExp_t ur_ipc_get_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *mut c_void = mut ppMem [required pointer],
                     ppIPCMemHandleData: *mut *mut c_void = mut pppIPCMemHandleData [optional result],
                     pIPCMemHandleDataSizeRet: *mut usize = mut ppIPCMemHandleDataSizeRet [optional result])
-                208 urIPCPutMemHandleExp pfnPutMemHandleExp ur_pfnIPCPutMemHandleExp_t ur_ipc_put_mem_handle_exp_params_t [hContext] (
+                urIPCPutMemHandleExp pfnPutMemHandleExp ur_pfnIPCPutMemHandleExp_t ur_ipc_put_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pIPCMemHandleData: *mut c_void = mut ppIPCMemHandleData [required pointer])
-                209 urIPCOpenMemHandleExp pfnOpenMemHandleExp ur_pfnIPCOpenMemHandleExp_t ur_ipc_open_mem_handle_exp_params_t [hContext] (
+                urIPCOpenMemHandleExp pfnOpenMemHandleExp ur_pfnIPCOpenMemHandleExp_t ur_ipc_open_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pIPCMemHandleData: *mut c_void = mut ppIPCMemHandleData [required list ipcMemHandleDataSize],
                     ipcMemHandleDataSize: usize = mut pipcMemHandleDataSize [required count],
                     ppMem: *mut *mut c_void = mut pppMem [required result])
-                210 urIPCCloseMemHandleExp pfnCloseMemHandleExp ur_pfnIPCCloseMemHandleExp_t ur_ipc_close_mem_handle_exp_params_t [hContext] (
+                urIPCCloseMemHandleExp pfnCloseMemHandleExp ur_pfnIPCCloseMemHandleExp_t ur_ipc_close_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pMem: *mut c_void = mut ppMem [required pointer])
-                211 urIPCGetPhysMemHandleExp pfnGetPhysMemHandleExp ur_pfnIPCGetPhysMemHandleExp_t ur_ipc_get_phys_mem_handle_exp_params_t [hContext] (
+                urIPCGetPhysMemHandleExp pfnGetPhysMemHandleExp ur_pfnIPCGetPhysMemHandleExp_t ur_ipc_get_phys_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hPhysMem: ur_physical_mem_handle_t = mut phPhysMem [required handle PhysicalMem use],
                     ppIPCPhysMemHandleData: *mut *mut c_void = mut pppIPCPhysMemHandleData [required result],
                     pIPCPhysMemHandleDataSizeRet: *mut usize = mut ppIPCPhysMemHandleDataSizeRet [required result])
-                212 urIPCPutPhysMemHandleExp pfnPutPhysMemHandleExp ur_pfnIPCPutPhysMemHandleExp_t ur_ipc_put_phys_mem_handle_exp_params_t [hContext] (
+                urIPCPutPhysMemHandleExp pfnPutPhysMemHandleExp ur_pfnIPCPutPhysMemHandleExp_t ur_ipc_put_phys_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pIPCPhysMemHandleData: *const c_void = mut ppIPCPhysMemHandleData [required pointer])
-                213 urIPCOpenPhysMemHandleExp pfnOpenPhysMemHandleExp ur_pfnIPCOpenPhysMemHandleExp_t ur_ipc_open_phys_mem_handle_exp_params_t [hContext] (
+                urIPCOpenPhysMemHandleExp pfnOpenPhysMemHandleExp ur_pfnIPCOpenPhysMemHandleExp_t ur_ipc_open_phys_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pIPCPhysMemHandleData: *const c_void = mut ppIPCPhysMemHandleData [required list ipcPhysMemHandleDataSize],
                     ipcPhysMemHandleDataSize: usize = mut pipcPhysMemHandleDataSize [required count],
                     phPhysMem: *mut ur_physical_mem_handle_t = mut pphPhysMem [required output PhysicalMem alloc])
-                214 urIPCClosePhysMemHandleExp pfnClosePhysMemHandleExp ur_pfnIPCClosePhysMemHandleExp_t ur_ipc_close_phys_mem_handle_exp_params_t [hContext] (
+                urIPCClosePhysMemHandleExp pfnClosePhysMemHandleExp ur_pfnIPCClosePhysMemHandleExp_t ur_ipc_close_phys_mem_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hPhysMem: ur_physical_mem_handle_t = mut phPhysMem [required handle PhysicalMem release])
-                215 urIPCGetEventHandleExp pfnGetEventHandleExp ur_pfnIPCGetEventHandleExp_t ur_ipc_get_event_handle_exp_params_t [hEvent] (
+                urIPCGetEventHandleExp pfnGetEventHandleExp ur_pfnIPCGetEventHandleExp_t ur_ipc_get_event_handle_exp_params_t [hEvent] (
                     hEvent: ur_event_handle_t = mut phEvent [required handle Event use],
                     ppIPCEventHandleData: *mut *mut c_void = mut pppIPCEventHandleData [required result],
                     pIPCEventHandleDataSizeRet: *mut usize = mut ppIPCEventHandleDataSizeRet [required result])
-                216 urIPCPutEventHandleExp pfnPutEventHandleExp ur_pfnIPCPutEventHandleExp_t ur_ipc_put_event_handle_exp_params_t [hContext] (
+                urIPCPutEventHandleExp pfnPutEventHandleExp ur_pfnIPCPutEventHandleExp_t ur_ipc_put_event_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pIPCEventHandleData: *mut c_void = mut ppIPCEventHandleData [required pointer])
-                217 urIPCOpenEventHandleExp pfnOpenEventHandleExp ur_pfnIPCOpenEventHandleExp_t ur_ipc_open_event_handle_exp_params_t [hContext] (
+                urIPCOpenEventHandleExp pfnOpenEventHandleExp ur_pfnIPCOpenEventHandleExp_t ur_ipc_open_event_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pIPCEventHandleData: *const c_void = mut ppIPCEventHandleData [required list ipcEventHandleDataSize],
                     ipcEventHandleDataSize: usize = mut pipcEventHandleDataSize [required count],
                     phEvent: *mut ur_event_handle_t = mut pphEvent [required output Event alloc])
             }
             MemoryExportExp ur_memory_export_exp_dditable_t {
-                218 urMemoryExportAllocExportableMemoryExp pfnAllocExportableMemoryExp ur_pfnMemoryExportAllocExportableMemoryExp_t ur_memory_export_alloc_exportable_memory_exp_params_t [hContext] (
+                urMemoryExportAllocExportableMemoryExp pfnAllocExportableMemoryExp ur_pfnMemoryExportAllocExportableMemoryExp_t ur_memory_export_alloc_exportable_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     alignment: usize = mut palignment [required value], size: usize = mut psize [required value],
                     handleTypeToExport: ur_exp_external_mem_type_t = mut phandleTypeToExport [required choice],
                     ppMem: *mut *mut c_void = mut pppMem [required result])
-                219 urMemoryExportFreeExportableMemoryExp pfnFreeExportableMemoryExp ur_pfnMemoryExportFreeExportableMemoryExp_t ur_memory_export_free_exportable_memory_exp_params_t [hContext] (
+                urMemoryExportFreeExportableMemoryExp pfnFreeExportableMemoryExp ur_pfnMemoryExportFreeExportableMemoryExp_t ur_memory_export_free_exportable_memory_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pMem: *mut c_void = mut ppMem [required pointer])
-                220 urMemoryExportExportMemoryHandleExp pfnExportMemoryHandleExp ur_pfnMemoryExportExportMemoryHandleExp_t ur_memory_export_export_memory_handle_exp_params_t [hContext] (
+                urMemoryExportExportMemoryHandleExp pfnExportMemoryHandleExp ur_pfnMemoryExportExportMemoryHandleExp_t ur_memory_export_export_memory_handle_exp_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     handleTypeToExport: ur_exp_external_mem_type_t = mut phandleTypeToExport [required choice],
@@ -1393,13 +1393,13 @@ macro_rules! for_each_function {
                     pMemHandleRet: *mut c_void = mut ppMemHandleRet [required result])
             }
             UsmP2PExp ur_usm_p2p_exp_dditable_t {
-                221 urUsmP2PEnablePeerAccessExp pfnEnablePeerAccessExp ur_pfnUsmP2PEnablePeerAccessExp_t ur_usm_p2p_enable_peer_access_exp_params_t [commandDevice] (
+                urUsmP2PEnablePeerAccessExp pfnEnablePeerAccessExp ur_pfnUsmP2PEnablePeerAccessExp_t ur_usm_p2p_enable_peer_access_exp_params_t [commandDevice] (
                     commandDevice: ur_device_handle_t = mut pcommandDevice [required handle Device use],
                     peerDevice: ur_device_handle_t = mut ppeerDevice [required handle Device use])
-                222 urUsmP2PDisablePeerAccessExp pfnDisablePeerAccessExp ur_pfnUsmP2PDisablePeerAccessExp_t ur_usm_p2p_disable_peer_access_exp_params_t [commandDevice] (
+                urUsmP2PDisablePeerAccessExp pfnDisablePeerAccessExp ur_pfnUsmP2PDisablePeerAccessExp_t ur_usm_p2p_disable_peer_access_exp_params_t [commandDevice] (
                     commandDevice: ur_device_handle_t = mut pcommandDevice [required handle Device use],
                     peerDevice: ur_device_handle_t = mut ppeerDevice [required handle Device use])
-                223 urUsmP2PPeerAccessGetInfoExp pfnPeerAccessGetInfoExp ur_pfnUsmP2PPeerAccessGetInfoExp_t ur_usm_p2p_peer_access_get_info_exp_params_t [commandDevice] (
+                urUsmP2PPeerAccessGetInfoExp pfnPeerAccessGetInfoExp ur_pfnUsmP2PPeerAccessGetInfoExp_t ur_usm_p2p_peer_access_get_info_exp_params_t [commandDevice] (
                     commandDevice: ur_device_handle_t = mut pcommandDevice [required handle Device use],
                     peerDevice: ur_device_handle_t = mut ppeerDevice [required handle Device use],
                     propName: ur_exp_peer_info_t = mut ppropName [required property],
@@ -1408,7 +1408,7 @@ macro_rules! for_each_function {
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
             }
             VirtualMem ur_virtual_mem_dditable_t {
-                224 urVirtualMemGranularityGetInfo pfnGranularityGetInfo ur_pfnVirtualMemGranularityGetInfo_t ur_virtual_mem_granularity_get_info_params_t [hContext] (
+                urVirtualMemGranularityGetInfo pfnGranularityGetInfo ur_pfnVirtualMemGranularityGetInfo_t ur_virtual_mem_granularity_get_info_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     hDevice: ur_device_handle_t = mut phDevice [optional handle Device use],
                     allocationSize: usize = mut pallocationSize [required value],
@@ -1416,30 +1416,30 @@ macro_rules! for_each_function {
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                225 urVirtualMemReserve pfnReserve ur_pfnVirtualMemReserve_t ur_virtual_mem_reserve_params_t [hContext] (
+                urVirtualMemReserve pfnReserve ur_pfnVirtualMemReserve_t ur_virtual_mem_reserve_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [optional pointer],
                     size: usize = mut psize [required value],
                     ppStart: *mut *mut c_void = mut pppStart [required result])
-                226 urVirtualMemFree pfnFree ur_pfnVirtualMemFree_t ur_virtual_mem_free_params_t [hContext] (
+                urVirtualMemFree pfnFree ur_pfnVirtualMemFree_t ur_virtual_mem_free_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [required pointer], size: usize = mut psize [required value])
-                227 urVirtualMemMap pfnMap ur_pfnVirtualMemMap_t ur_virtual_mem_map_params_t [hContext] (
+                urVirtualMemMap pfnMap ur_pfnVirtualMemMap_t ur_virtual_mem_map_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [required pointer],
                     size: usize = mut psize [required value],
                     hPhysicalMem: ur_physical_mem_handle_t = mut phPhysicalMem [required handle PhysicalMem use],
                     offset: usize = mut poffset [required value],
                     flags: ur_virtual_mem_access_flags_t = mut pflags [required flags UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK])
-                228 urVirtualMemUnmap pfnUnmap ur_pfnVirtualMemUnmap_t ur_virtual_mem_unmap_params_t [hContext] (
+                urVirtualMemUnmap pfnUnmap ur_pfnVirtualMemUnmap_t ur_virtual_mem_unmap_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [required pointer], size: usize = mut psize [required value])
-                229 urVirtualMemSetAccess pfnSetAccess ur_pfnVirtualMemSetAccess_t ur_virtual_mem_set_access_params_t [hContext] (
+                urVirtualMemSetAccess pfnSetAccess ur_pfnVirtualMemSetAccess_t ur_virtual_mem_set_access_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [required pointer],
                     size: usize = mut psize [required value],
                     flags: ur_virtual_mem_access_flags_t = mut pflags [required flags UR_VIRTUAL_MEM_ACCESS_FLAGS_MASK])
-                230 urVirtualMemGetInfo pfnGetInfo ur_pfnVirtualMemGetInfo_t ur_virtual_mem_get_info_params_t [hContext] (
+                urVirtualMemGetInfo pfnGetInfo ur_pfnVirtualMemGetInfo_t ur_virtual_mem_get_info_params_t [hContext] (
                     hContext: ur_context_handle_t = mut phContext [required handle Context use],
                     pStart: *const c_void = mut ppStart [required pointer],
                     size: usize = mut psize [required value],
@@ -1449,48 +1449,48 @@ macro_rules! for_each_function {
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
             }
             Device ur_device_dditable_t {
-                231 urDeviceGet pfnGet ur_pfnDeviceGet_t ur_device_get_params_t [hPlatform] (
+                urDeviceGet pfnGet ur_pfnDeviceGet_t ur_device_get_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     DeviceType: ur_device_type_t = mut pDeviceType [required choice],
                     NumEntries: u32 = mut pNumEntries [required count],
                     phDevices: *mut ur_device_handle_t = mut pphDevices [optional outputs Device NumEntries alloc pNumDevices],
                     pNumDevices: *mut u32 = mut ppNumDevices [optional result])
-                232 urDeviceGetInfo pfnGetInfo ur_pfnDeviceGetInfo_t ur_device_get_info_params_t [hDevice] (
+                urDeviceGetInfo pfnGetInfo ur_pfnDeviceGetInfo_t ur_device_get_info_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     propName: ur_device_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                233 urDeviceRetain pfnRetain ur_pfnDeviceRetain_t ur_device_retain_params_t [hDevice] (
+                urDeviceRetain pfnRetain ur_pfnDeviceRetain_t ur_device_retain_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device retain])
-                234 urDeviceRelease pfnRelease ur_pfnDeviceRelease_t ur_device_release_params_t [hDevice] (
+                urDeviceRelease pfnRelease ur_pfnDeviceRelease_t ur_device_release_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device release])
-                235 urDevicePartition pfnPartition ur_pfnDevicePartition_t ur_device_partition_params_t [hDevice] (
+                urDevicePartition pfnPartition ur_pfnDevicePartition_t ur_device_partition_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pProperties: *const ur_device_partition_properties_t = mut ppProperties [required pointer],
                     NumDevices: u32 = mut pNumDevices [required count],
                     phSubDevices: *mut ur_device_handle_t = mut pphSubDevices [optional outputs Device NumDevices alloc pNumDevicesRet],
                     pNumDevicesRet: *mut u32 = mut ppNumDevicesRet [optional result])
-                236 urDeviceSelectBinary pfnSelectBinary ur_pfnDeviceSelectBinary_t ur_device_select_binary_params_t [hDevice] (
+                urDeviceSelectBinary pfnSelectBinary ur_pfnDeviceSelectBinary_t ur_device_select_binary_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pBinaries: *const ur_device_binary_t = mut ppBinaries [required list NumBinaries],
                     NumBinaries: u32 = mut pNumBinaries [required count],
                     pSelectedBinary: *mut u32 = mut ppSelectedBinary [required result])
-                237 urDeviceGetNativeHandle pfnGetNativeHandle ur_pfnDeviceGetNativeHandle_t ur_device_get_native_handle_params_t [hDevice] (
+                urDeviceGetNativeHandle pfnGetNativeHandle ur_pfnDeviceGetNativeHandle_t ur_device_get_native_handle_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     phNativeDevice: *mut ur_native_handle_t = mut pphNativeDevice [required result])
-                238 urDeviceCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnDeviceCreateWithNativeHandle_t ur_device_create_with_native_handle_params_t [hAdapter] (
+                urDeviceCreateWithNativeHandle pfnCreateWithNativeHandle ur_pfnDeviceCreateWithNativeHandle_t ur_device_create_with_native_handle_params_t [hAdapter] (
                     hNativeDevice: ur_native_handle_t = mut phNativeDevice [optional value],
                     hAdapter: ur_adapter_handle_t = mut phAdapter [required handle Adapter use],
                     pProperties: *const ur_device_native_properties_t = mut ppProperties [optional pointer],
                     phDevice: *mut ur_device_handle_t = mut pphDevice [required output Device alloc])
-                239 urDeviceGetGlobalTimestamps pfnGetGlobalTimestamps ur_pfnDeviceGetGlobalTimestamps_t ur_device_get_global_timestamps_params_t [hDevice] (
+                urDeviceGetGlobalTimestamps pfnGetGlobalTimestamps ur_pfnDeviceGetGlobalTimestamps_t ur_device_get_global_timestamps_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use],
                     pDeviceTimestamp: *mut u64 = mut ppDeviceTimestamp [optional result],
                     pHostTimestamp: *mut u64 = mut ppHostTimestamp [optional result])
             }
             DeviceExp ur_device_exp_dditable_t {
-                240 urDeviceWaitExp pfnWaitExp ur_pfnDeviceWaitExp_t ur_device_wait_exp_params_t [hDevice] (
+                urDeviceWaitExp pfnWaitExp ur_pfnDeviceWaitExp_t ur_device_wait_exp_params_t [hDevice] (
                     hDevice: ur_device_handle_t = mut phDevice [required handle Device use])
             }
         }
@@ -1503,33 +1503,33 @@ macro_rules! for_each_loader_function {
     ($callback:ident $($rest:tt)*) => {
         $callback! { $($rest)*
             - - {
-                241 urLoaderConfigCreate - ur_pfnLoaderConfigCreate_t ur_loader_config_create_params_t [] (
+                urLoaderConfigCreate - ur_pfnLoaderConfigCreate_t ur_loader_config_create_params_t [] (
                     phLoaderConfig: *mut ur_loader_config_handle_t = mut pphLoaderConfig [required output LoaderConfig alloc])
-                242 urLoaderConfigRetain - ur_pfnLoaderConfigRetain_t ur_loader_config_retain_params_t [hLoaderConfig] (
+                urLoaderConfigRetain - ur_pfnLoaderConfigRetain_t ur_loader_config_retain_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig retain])
-                243 urLoaderConfigRelease - ur_pfnLoaderConfigRelease_t ur_loader_config_release_params_t [hLoaderConfig] (
+                urLoaderConfigRelease - ur_pfnLoaderConfigRelease_t ur_loader_config_release_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig release])
-                244 urLoaderConfigGetInfo - ur_pfnLoaderConfigGetInfo_t ur_loader_config_get_info_params_t [hLoaderConfig] (
+                urLoaderConfigGetInfo - ur_pfnLoaderConfigGetInfo_t ur_loader_config_get_info_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig use],
                     propName: ur_loader_config_info_t = mut ppropName [required property],
                     propSize: usize = mut ppropSize [required value],
                     pPropValue: *mut c_void = mut ppPropValue [optional info propName propSize],
                     pPropSizeRet: *mut usize = mut ppPropSizeRet [optional result])
-                245 urLoaderConfigEnableLayer - ur_pfnLoaderConfigEnableLayer_t ur_loader_config_enable_layer_params_t [hLoaderConfig] (
+                urLoaderConfigEnableLayer - ur_pfnLoaderConfigEnableLayer_t ur_loader_config_enable_layer_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig use],
                     pLayerName: *const c_char = mut ppLayerName [required pointer])
-                246 urLoaderConfigSetCodeLocationCallback - ur_pfnLoaderConfigSetCodeLocationCallback_t ur_loader_config_set_code_location_callback_params_t [hLoaderConfig] (
+                urLoaderConfigSetCodeLocationCallback - ur_pfnLoaderConfigSetCodeLocationCallback_t ur_loader_config_set_code_location_callback_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig use],
                     pfnCodeloc: ur_code_location_callback_t = mut ppfnCodeloc [required callback],
                     pUserData: *mut c_void = mut ppUserData [optional result])
-                247 urLoaderConfigSetMockingEnabled - ur_pfnLoaderConfigSetMockingEnabled_t ur_loader_config_set_mocking_enabled_params_t [hLoaderConfig] (
+                urLoaderConfigSetMockingEnabled - ur_pfnLoaderConfigSetMockingEnabled_t ur_loader_config_set_mocking_enabled_params_t [hLoaderConfig] (
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [required handle LoaderConfig use],
                     enable: ur_bool_t = mut penable [required value])
-                248 urLoaderInit - ur_pfnLoaderInit_t ur_loader_init_params_t [] (
+                urLoaderInit - ur_pfnLoaderInit_t ur_loader_init_params_t [] (
                     device_flags: ur_device_init_flags_t = mut pdevice_flags [required flags UR_DEVICE_INIT_FLAGS_MASK],
                     hLoaderConfig: ur_loader_config_handle_t = mut phLoaderConfig [optional handle LoaderConfig use])
-                249 urLoaderTearDown - ur_pfnLoaderTearDown_t - [] ()
-                250 urDeviceGetSelected - ur_pfnDeviceGetSelected_t ur_device_get_selected_params_t [hPlatform] (
+                urLoaderTearDown - ur_pfnLoaderTearDown_t - [] ()
+                urDeviceGetSelected - ur_pfnDeviceGetSelected_t ur_device_get_selected_params_t [hPlatform] (
                     hPlatform: ur_platform_handle_t = mut phPlatform [required handle Platform use],
                     DeviceType: ur_device_type_t = mut pDeviceType [required choice],
                     NumEntries: u32 = mut pNumEntries [required count],

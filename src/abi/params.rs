@@ -6,7 +6,7 @@ use super::types::*;
 
 macro_rules! all_params {
     ($( $table:tt $struct:tt { $(
-        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt $args:tt
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt $args:tt
     )* } )*) => {
         $($(params! { $name $params $args })*)*
     };

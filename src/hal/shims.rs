@@ -48,7 +48,7 @@ pub(in crate::hal) use absent;
 
 macro_rules! table {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:tt $leader:tt $args:tt
+        $name:ident $slot:ident $pfn:ident $params:tt $leader:tt $args:tt
     )* } )*) => {
         /// Every slot filled with a backend's shims.
         pub const fn ddi<B: Backend>() -> ur_dditable_t {

@@ -1,7 +1,8 @@
 //! Every tuning constant of the pool, and the switches of its mechanisms.
 //!
 //! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings` reads
-//! them) and a row in `cargo xtask bench pool --ablation`.
+//! them) and a row in `cargo xtask bench pool --ablation`. The cache of extents is the engine's (`stream/context`)
+//! and has its rows in `cargo xtask bench submit`: it makes copies and fills cheaper, no allocation.
 
 /// Requests up to this size, in bytes, or up to this share of the reserved bytes, leave their stream's cache as it
 /// is. Emptying it costs the next requests more than good placement of small blocks saves.
@@ -55,6 +56,12 @@ pub(crate) const LONG_ITERATION_ALLOCATIONS: usize = 256;
 pub(crate) const BACKOFF_FACTOR_LOG2: u32 = 3;
 pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 
+/// The least share of what a pool holds by which it grows, as 1/N: where each page has its price (GPUs), and where
+/// pages have none (native_cpu). There growth is one cheap call, so that a smaller step holds less: 1/32 holds
+/// 1.067 times what resnet50 needs, each share from 1/36 to 1/96 at most 1.046 times.
+pub(crate) const PAID_GROWTH_SHARE: u64 = 32;
+pub(crate) const FREE_GROWTH_SHARE: u64 = 40;
+
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
@@ -76,8 +83,9 @@ pub struct Options {
     /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
-    /// in pages; 0: by what is needed. Each call to the provider has its price.
-    pub growth_share: u64,
+    /// in pages; 0: by what is needed; none: 32 where pages have a price, else 40. Each call to the provider has
+    /// its price.
+    pub growth_share: Option<u64>,
     /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
@@ -101,7 +109,7 @@ impl Default for Options {
         Self {
             compaction: Compaction::default(),
             slack_share: 32,
-            growth_share: 32,
+            growth_share: None,
             page_share: 16,
             growth_mib: 16,
             page_mib: 16,

@@ -487,3 +487,51 @@ fn lanes_that_do_nothing_are_forgotten() {
     let counters = pool.counters();
     assert_eq!(counters.served(), counters.releases);
 }
+
+/// The free that ends an iteration of two lanes makes no plan: a program that does not repeat itself would pay
+/// for it. The next wait of the host makes it.
+#[test]
+fn shared_plans_are_made_while_the_host_waits() {
+    let config = Config {
+        min_align: UNIT,
+        chunk_bytes: 0,
+        ..Config::default()
+    };
+    let pool = Pool::new(FakeProvider::paged(4096).leaving_mapped(), config);
+    let lanes: [(Lane, Arc<StreamCache>); 2] = std::array::from_fn(|_| {
+        let mut lane = Lane::new();
+        lane.advance();
+        let cache = StreamCache::new(lane.clock(), &Arc::default());
+        (lane, cache)
+    });
+    for (nth, (lane, cache)) in (0..).zip(&lanes) {
+        let free = |block: Block| {
+            let freed = cache.free(block.addr, lane.epoch());
+            let freed = freed.map_or_else(|| pool.release(block.addr, lane.tip()), Ok);
+            assert_eq!(freed, Ok(block));
+        };
+        let mut live = Vec::new();
+        for size in 0..12 {
+            let bytes = UNIT * (3 + 5 * size + nth);
+            let request = Request {
+                bytes,
+                align: 0,
+                order: Order::Lane(lane),
+                may_wait: false,
+                decision: None,
+            };
+            live.push(pool.acquire_on(cache, &request).expect("no limit").block());
+            if live.len() > 2 {
+                free(live.remove(0));
+            }
+        }
+        live.into_iter().for_each(free);
+        lane.frontier().mark_complete();
+    }
+    let made = || pool.state.lock().table.prepared_plan();
+    assert_eq!(made(), Some(false));
+    let (lane, cache) = &lanes[1];
+    assert_eq!(cache.replayable(), [pool.key()]);
+    pool.plan(cache, lane);
+    assert_eq!(made(), Some(true));
+}

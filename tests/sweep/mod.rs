@@ -78,7 +78,7 @@ macro_rules! draw {
 
 macro_rules! calls {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident [$need:ident $($form:tt)*] ),*
         )
     )* } )*) => {

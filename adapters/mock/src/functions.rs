@@ -127,7 +127,7 @@ macro_rules! answer_to {
 
 macro_rules! entries {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident: $ty:ty = $mutability:tt $field:ident $role:tt ),*
         )
     )* } )*) => {
@@ -138,7 +138,7 @@ macro_rules! entries {
                 // SAFETY: `params` and the arguments are variables of this frame; the caller's
                 // arguments meet the specification's contract.
                 unsafe {
-                    call($number, &raw mut params, |p| {
+                    call(number::$name, &raw mut params, |p| {
                         Answer::refuse(p)?;
                         answer_to!($name p)
                     })
@@ -147,7 +147,7 @@ macro_rules! entries {
         )*)*
 
         /// The names of all functions, by the index that `call` takes.
-        pub const NAMES: [&str; [$($($number),*),*].len()] = [$($(stringify!($name)),*),*];
+        pub const NAMES: [&str; [$($(stringify!($name)),*),*].len()] = [$($(stringify!($name)),*),*];
 
         /// The mock's own table, to which its handles point.
         pub static TABLE: ur_dditable_t = ur_dditable_t {

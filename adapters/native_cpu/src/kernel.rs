@@ -24,7 +24,7 @@ pub struct Kernel {
     form: Form,
     /// The required work-group size, if the kernel has one.
     group_size: Option<[usize; 3]>,
-    /// The number of arguments that the kernel takes, if the metadata says it.
+    /// The number of arguments that the kernel takes, if the metadata or the shared object says it.
     arg_count: Option<u32>,
 }
 
@@ -40,15 +40,22 @@ impl Kernel {
         name: &CStr,
         codes: Vec<(Arc<Object<Device>>, Code)>,
         metadata: &Metadata,
-    ) -> Arc<Object<Self>> {
-        hal::new::<Cpu, _>(Self {
+    ) -> Result<Arc<Object<Self>>> {
+        let mut arg_count = metadata.arg_count(name);
+        for (_, code) in &codes {
+            arg_count = match arg_count {
+                None => code.image.arg_count(name)?,
+                known => known,
+            };
+        }
+        Ok(hal::new::<Cpu, _>(Self {
             program: program.arc(),
             name: name.into(),
             codes,
             form: metadata.form(name).unwrap_or_else(default_form),
             group_size: metadata.group_size(name),
-            arg_count: metadata.arg_count(name),
-        })
+            arg_count,
+        }))
     }
 
     fn code(&self, device: &Object<Device>) -> Result<&Code> {
@@ -63,8 +70,8 @@ impl Kernel {
 
     /// Checks a launch and copies its arguments.
     ///
-    /// `INVALID_KERNEL_ARGS` if an argument is missing, as far as their number is known: from the metadata, or
-    /// from the last argument given. `OUT_OF_RESOURCES` for more local memory than a thread has.
+    /// `INVALID_KERNEL_ARGS` if an argument is missing, as far as their number is known: from the metadata, from the
+    /// shared object, or from the last argument given. `OUT_OF_RESOURCES` for more local memory than a thread has.
     pub fn launch(&self, device: &Object<Device>, request: &LaunchRequest<'_>) -> Result<Launch> {
         request.attributes(LAUNCH_PROPERTIES)?;
         let range = self.range(device, request)?;
@@ -204,7 +211,7 @@ impl hal::Kernel<Cpu> for Kernel {
             KernelInfo::Context => out.handle(Some(this.program.context())),
             KernelInfo::Program => out.handle(Some(&this.program)),
             KernelInfo::Attributes => out.string(""),
-            // Machine code does not tell its arguments, but the metadata may.
+            // Machine code does not tell its arguments, but the metadata or a variable may.
             KernelInfo::NumArgs => {
                 let unknown = Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION);
                 out.value(this.arg_count.ok_or(unknown)?)

@@ -10,6 +10,7 @@
 //! work-item; then it cannot wait for its neighbours and has no barrier. A kernel that loops over its
 //! work-group itself may have barriers and is called once for each group. The program's metadata
 //! `kernel@whole_work_group` marks such kernels, and `kernel@num_args` tells how many arguments a kernel takes.
+//! So does the variable `ur_num_args_KERNEL` of a shared object.
 //! A variable sets the form of unmarked kernels:
 //!
 //! | variable | meaning |

@@ -275,7 +275,7 @@ impl hal::Program<Cpu> for Program {
             })
             .collect();
         ensure(!codes.is_empty(), UR_RESULT_ERROR_INVALID_KERNEL_NAME)?;
-        Ok(Kernel::new(this, name, codes, &this.metadata))
+        Kernel::new(this, name, codes, &this.metadata)
     }
 
     fn build_exp(

@@ -75,14 +75,40 @@ unsafe extern "C" fn scale(args: *const *mut c_void, state: *const usize) {
 
 static TABLE: [Entry; 2] = [Entry(c"scale".as_ptr(), Some(scale)), Entry(null(), None)];
 
+/// The table as a program's binary.
+fn table() -> (*const u8, usize) {
+    (TABLE.as_ptr().cast(), size_of_val(&TABLE))
+}
+
+/// A shared object with the same kernel, and the number of its arguments. A C compiler makes it.
+fn shared_object() -> Vec<u8> {
+    let folder = std::env::temp_dir().join(format!("ur-native-cpu-library-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder can be made");
+    let (source, object) = (folder.join("scale.c"), folder.join("scale.so"));
+    let code = "#include <stddef.h>
+        const unsigned ur_num_args_scale = 2;
+        void scale(void *const *args, size_t *id) { ((size_t *)args[0])[*id] = *id * *(size_t *)args[1]; }";
+    std::fs::write(&source, code).expect("a file can be written");
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".to_owned());
+    let mut compiler = std::process::Command::new(compiler);
+    let done = compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .args([&object, &source])
+        .status();
+    assert!(done.expect("there is a C compiler").success());
+    let bytes = std::fs::read(&object).expect("it was made");
+    std::fs::remove_dir_all(&folder).expect("the folder is ours");
+    bytes
+}
+
 fn kernel(
     ur: &ur_dditable_t,
     context: ur_context_handle_t,
     mut device: ur_device_handle_t,
+    (mut binary, mut bytes): (*const u8, usize),
     properties: *const ur_program_properties_t,
 ) -> ur_kernel_handle_t {
     let (mut program, mut kernel) = (null_mut(), null_mut());
-    let (mut bytes, mut binary) = (size_of_val(&TABLE), TABLE.as_ptr().cast::<u8>());
     ok!(ur.Program.pfnCreateWithBinary(
         context,
         1,
@@ -136,7 +162,7 @@ fn live(library: &Library) {
         .Context
         .pfnCreate(1, &raw const device, null(), &raw mut context));
     ok!(ur.Queue.pfnCreate(context, device, null(), &raw mut queue));
-    let kernel = kernel(ur, context, device, null());
+    let kernel = kernel(ur, context, device, table(), null());
     let bytes = ITEMS * size_of::<usize>();
     ok!(ur.EnqueueExp.pfnUSMDeviceAllocExp(
         queue,
@@ -306,8 +332,10 @@ fn missing_arguments() {
         pMetadatas: &raw const entry,
         ..Default::default()
     };
-    let known = kernel(ur, context, device, &raw const properties);
-    let unknown = kernel(ur, context, device, null());
+    let known = kernel(ur, context, device, table(), &raw const properties);
+    let unknown = kernel(ur, context, device, table(), null());
+    let object = shared_object();
+    let described = kernel(ur, context, device, (object.as_ptr(), object.len()), null());
     let mut memory = [9usize; 64];
     let args = arguments(memory.as_mut_ptr().cast(), &3);
     let launch = |kernel, args: &[ur_exp_kernel_arg_properties_t]| {
@@ -341,29 +369,35 @@ fn missing_arguments() {
         let result = unsafe { info(kernel, UR_KERNEL_INFO_NUM_ARGS, 4, to, null_mut()) };
         (result, count)
     };
-    assert_eq!(count(known), (UR_RESULT_SUCCESS, 2));
     assert_eq!(count(unknown), (UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION, 0));
     let missing = UR_RESULT_ERROR_INVALID_KERNEL_ARGS;
-    for some in [&args[..0], &args[..1], &args[1..]] {
-        assert_eq!(launch(known, some), missing);
-    }
     let mut third = [args[0], args[1], args[1]];
     third[2].index = 2;
-    assert_eq!(
-        launch(known, &third),
-        UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX
-    );
+    for kernel in [known, described] {
+        assert_eq!(count(kernel), (UR_RESULT_SUCCESS, 2));
+        for some in [&args[..0], &args[..1], &args[1..]] {
+            assert_eq!(launch(kernel, some), missing);
+        }
+        assert_eq!(
+            launch(kernel, &third),
+            UR_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX
+        );
+    }
     // Where the number is unknown, an argument before another one cannot be missing.
     assert_eq!(launch(unknown, &args[1..]), missing);
     assert_eq!(launch(unknown, &[third[0], third[2]]), missing);
     assert_eq!(memory, [9; 64]);
-    assert_eq!(launch(known, &args), UR_RESULT_SUCCESS);
-    assert!(memory.iter().enumerate().all(|(at, &word)| word == at * 3));
+    for kernel in [known, described] {
+        assert_eq!(launch(kernel, &args), UR_RESULT_SUCCESS);
+        assert!(memory.iter().enumerate().all(|(at, &word)| word == at * 3));
+        memory.fill(9);
+    }
     // The last one can, and the kernel reads a factor of 0.
     assert_eq!(launch(unknown, &args[..1]), UR_RESULT_SUCCESS);
     assert_eq!(memory, [0; 64]);
     ok!(ur.Kernel.pfnRelease(known));
     ok!(ur.Kernel.pfnRelease(unknown));
+    ok!(ur.Kernel.pfnRelease(described));
     ok!(ur.Queue.pfnRelease(queue));
     ok!(ur.Context.pfnRelease(context));
     ok!(ur.Adapter.pfnRelease(adapter));

@@ -54,7 +54,7 @@ macro_rules! slot {
 
 macro_rules! functions {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
     )* } )*) => {
         $( $( function! { $leader $table $slot $name $arguments } )* )*
 

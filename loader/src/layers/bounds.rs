@@ -115,7 +115,7 @@ ur::for_each_bound! {
 
 /// The body of a function of this layer: its check, then the call.
 macro_rules! bounded {
-    ($number:literal urCommandBufferCreateExp $params:ident $leader:tt $below:ident (
+    (urCommandBufferCreateExp $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
@@ -129,11 +129,11 @@ macro_rules! bounded {
         }
         result
     }};
-    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+    ($name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {
         match boundary(|| {
-            let Some(check) = (const { BOUNDS[$number] }) else {
+            let Some(check) = (const { BOUNDS[number::$name] }) else {
                 return Ok(());
             };
             let params = $params { $( $field: argument(&$arg) ),* };
@@ -144,12 +144,12 @@ macro_rules! bounded {
                 // SAFETY: the caller's arguments are forwarded unchanged, under the
                 // specification's contract.
                 let call = || unsafe { $below($( $arg ),*) };
-                if !const { is_recorded($number) } {
+                if !const { is_recorded(number::$name) } {
                     return call();
                 }
                 let params = $params { $( $field: argument(&$arg) ),* };
                 // SAFETY: `params` is the function's parameter struct.
-                unsafe { recorded($number, (&raw const params).cast(), call) }
+                unsafe { recorded(number::$name, (&raw const params).cast(), call) }
             }
             error => error,
         }

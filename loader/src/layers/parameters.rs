@@ -17,7 +17,7 @@ use ur::object::log::Level;
 use self::refusal::{
     Refusal, Result, defined, elements, given, handles, member, pointee, refuse, wait_list,
 };
-use super::wrappers::{argument, rows, wrappers};
+use super::wrappers::{argument, number, rows, wrappers};
 use super::{Layer, LayerContext, report};
 
 struct Parameters;
@@ -161,14 +161,14 @@ ur::for_each_condition! {
 
 /// The body of a function of this layer: all checks, then the call.
 macro_rules! validated {
-    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+    ($name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let check = || -> Result<()> {
             $( needed!($arg $form); )*
             $( needed_handle!($arg $form); )*
             $( range!($arg $form); )*
-            if let Some(check) = const { CONDITIONS[$number] } {
+            if let Some(check) = const { CONDITIONS[number::$name] } {
                 let params = $params { $( $field: argument(&$arg) ),* };
                 // SAFETY: `params` is the function's parameter struct, and required pointers are
                 // not null.

@@ -112,7 +112,7 @@ macro_rules! returns {
 
 macro_rules! returning {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
@@ -173,7 +173,7 @@ macro_rules! length {
 
 /// The body of a function of this layer.
 macro_rules! remembered {
-    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+    ($name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let mut count = 0u32;

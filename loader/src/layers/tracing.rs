@@ -33,7 +33,7 @@ use std::sync::{Arc, Once, OnceLock, PoisonError, RwLock};
 use ur::abi::*;
 use ur::object::Origin;
 
-use super::wrappers::{NAMES, argument, wrappers};
+use super::wrappers::{NAMES, argument, number, wrappers};
 use super::{CodeLocation, Layer, LayerContext};
 use adapter::Adapters;
 use settings::{Format, Settings};
@@ -214,17 +214,17 @@ macro_rules! filled {
 
 /// The body of a function of this layer: the call inside of a span.
 macro_rules! traced {
-    ($number:literal $name:ident $params:ident [$($leader:tt)*] $below:ident (
+    ($name:ident $params:ident [$($leader:tt)*] $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
-        if !is_traced($number) {
+        if !is_traced(number::$name) {
             // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
             // contract.
             return unsafe { $below($( $arg ),*) };
         }
         let params = $params { $( $field: argument(&$arg) ),* };
         // SAFETY: `params` points to the arguments, which meet the specification's contract.
-        let span = unsafe { Span::begin($number, leading_handle!($($leader)*), &params) };
+        let span = unsafe { Span::begin(number::$name, leading_handle!($($leader)*), &params) };
         // SAFETY: the caller's arguments are forwarded unchanged, under the specification's
         // contract.
         let result = unsafe { $below($( $arg ),*) };

@@ -14,19 +14,14 @@ pub fn argument<T>(argument: &T) -> *mut T {
 
 macro_rules! functions {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt $arguments:tt
     )* } )*) => {
         /// Names of all functions of the tables, by number.
         pub const NAMES: &[&str] = &[$( $( stringify!($name), )* )*];
-
-        /// Numbers of all functions of the tables, by name.
-        #[allow(non_upper_case_globals)]
-        pub mod number {
-            $( $( pub const $name: usize = $number; )* )*
-        }
     };
 }
 ur::for_each_function! { functions }
+pub use ur::abi::number;
 
 /// The number of functions.
 pub const COUNT: usize = NAMES.len();
@@ -99,11 +94,11 @@ pub(crate) use by_function;
 /// Declares a layer's `BELOW` table, its functions, and `wrap`, which installs the functions for
 /// which `wants(number)` holds. Calls of other functions skip the layer.
 ///
-/// `$body!` expands to a function's body. It takes `number name params_struct [leader] below (arg:
+/// `$body!` expands to a function's body. It takes `name params_struct [leader] below (arg:
 /// type = field form, ...)`, where `below` is the wrapped function. Its value is the call's result.
 macro_rules! wrappers {
     ($body:ident $( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
@@ -122,7 +117,7 @@ macro_rules! wrappers {
                         return UR_RESULT_ERROR_UNINITIALIZED;
                     };
                     $body! {
-                        $number $name $params $leader below ($( $arg : $ty = $field $form ),*)
+                        $name $params $leader below ($( $arg : $ty = $field $form ),*)
                     }
                 }
             )* )*
@@ -132,7 +127,7 @@ macro_rules! wrappers {
         pub fn wrap(table: &mut ur_dditable_t) {
             BELOW.set(table);
             $( $(
-                if const { wants($number) } {
+                if const { wants($crate::layers::wrappers::number::$name) } {
                     table.$table.$slot = Some(functions::$name);
                 }
             )* )*

@@ -3,7 +3,8 @@
 //! The programs are recorded ones, which repeat, and synthetic ones, which never do. A synthetic program
 //! draws sizes and lifetimes from a recorded one and runs on 1, 4 or 8 queues. `adapters/cuda/bench/peers.cu`
 //! runs the same files on a GPU, where the slack rule and the sizes of pages and of growth act too. They change
-//! nothing on native_cpu, since its pages have no price and old addresses do not stay.
+//! nothing on native_cpu, since its pages have no price and old addresses do not stay. `UR_POOL_EXTENT_CACHE` has no
+//! row: only copies and fills use that cache, and the times here are of allocations and frees. `bench submit` has it.
 
 use crate::build;
 use anyhow::{Context as _, Result, ensure};

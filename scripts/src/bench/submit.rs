@@ -1,7 +1,8 @@
 //! `cargo xtask bench submit`: instructions that the CUDA adapter adds to a launch, a copy and a fill.
 //!
 //! Subtracts the driver's instructions and checks the rest against the limits in this file. A scripted driver
-//! answers.
+//! answers. Copies and fills are counted without the extent cache too, which `bench pool --ablation` cannot show: it
+//! times allocations and frees.
 
 use super::{instructions, pair};
 use anyhow::{Context as _, Result, bail};
@@ -29,6 +30,10 @@ const LIMITS: [(&str, f64); 11] = [
     ("grow", 4010.0),
 ];
 
+/// The commands that check that they stay inside their allocations, and the switch that has the pools asked for
+/// their ends each time.
+const EXTENT_CACHE: ([&str; 2], (&str, &str)) = (["copy", "fill"], ("UR_POOL_EXTENT_CACHE", "0"));
+
 /// Repetitions: enough to average, and few enough that addresses remain to grow at.
 const TIMES: u64 = 700;
 
@@ -44,11 +49,18 @@ pub(super) fn run(root: &Path) -> Result<()> {
     let mut over = Vec::new();
     for (case, limit) in LIMITS {
         let name = case.rsplit(' ').next().unwrap_or(case);
-        let each = each(&program, case)? - each(&program, &format!("driver {name}"))?;
+        let each = each(&program, case, None)? - each(&program, &format!("driver {name}"), None)?;
         console::outln!("| {case} | {each:.1} | {limit} |");
         if each > limit {
             over.push(format!("{case}: {each:.1}, not {limit}"));
         }
+    }
+    let (cases, switch) = EXTENT_CACHE;
+    for case in cases {
+        let driver = each(&program, &format!("driver {case}"), None)?;
+        let each = each(&program, case, Some(switch))? - driver;
+        let (name, value) = switch;
+        console::outln!("| {case}, `{name}={value}` | {each:.1} | none |");
     }
     if !over.is_empty() {
         bail!(
@@ -59,11 +71,12 @@ pub(super) fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The instructions of one repetition.
-fn each(program: &Path, case: &str) -> Result<f64> {
+/// The instructions of one repetition, with a variable of the environment.
+fn each(program: &Path, case: &str, variable: Option<(&str, &str)>) -> Result<f64> {
     let run = |times: u64| {
         let mut command = Command::new(program);
         command.args(["--repeat", case, &times.to_string()]);
+        command.envs(variable);
         instructions::of(&command).with_context(|| case.to_owned())
     };
     Ok(run(TIMES)?.saturating_sub(run(0)?) as f64 / TIMES as f64)

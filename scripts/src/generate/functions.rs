@@ -84,7 +84,6 @@ pub(super) const UNUSUAL: &[(&str, &str, Form)] = &[
 
 /// The functions of the tables, those of a loader alone, and the tables.
 fn functions(spec: &Spec) -> Result<Vec<List>> {
-    let mut numbers = 0..;
     let mut tables = String::new();
     for table in &spec.tables {
         let _ = writeln!(tables, "{} {} {{", table.name, table.struct_name);
@@ -93,7 +92,7 @@ fn functions(spec: &Spec) -> Result<Vec<List>> {
                 .functions()
                 .find(|function| function.name == *name)
                 .with_context(|| format!("ddi.yml names unknown {name}"))?;
-            entry(&mut tables, spec, function, numbers.next().unwrap_or(0))?;
+            entry(&mut tables, spec, function)?;
         }
         tables.push_str("}\n");
     }
@@ -109,7 +108,7 @@ fn functions(spec: &Spec) -> Result<Vec<List>> {
     }
     let mut others = String::from("- - {\n");
     for function in spec.functions().filter(|function| function.table.is_none()) {
-        entry(&mut others, spec, function, numbers.next().unwrap_or(0))?;
+        entry(&mut others, spec, function)?;
     }
     others.push_str("}\n");
     Ok(vec![
@@ -126,10 +125,10 @@ const OTHERS: &str = "The functions that only a loader has, as a group of no tab
 
 const TABLES: &str = "Every table with what fills it and its number of slots.";
 
-fn entry(out: &mut String, spec: &Spec, function: &Function, number: usize) -> Result<()> {
+fn entry(out: &mut String, spec: &Spec, function: &Function) -> Result<()> {
     let _ = write!(
         out,
-        "    {number} {} {} {} {} [{}] (",
+        "    {} {} {} {} [{}] (",
         function.name,
         function.slot.as_deref().unwrap_or("-"),
         abi::pfn(function),

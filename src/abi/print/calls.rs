@@ -202,7 +202,7 @@ macro_rules! behind {
 
 macro_rules! calls {
     ($( $table:tt $struct:tt { $(
-        $number:literal $name:ident $slot:tt $pfn:ident $params:tt $leader:tt $args:tt
+        $name:ident $slot:tt $pfn:ident $params:tt $leader:tt $args:tt
     )* } )*) => {
         $($(arguments! { $name $params $args })*)*
 

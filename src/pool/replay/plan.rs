@@ -146,12 +146,6 @@ impl Plan {
         self.iterations > 0
     }
 
-    /// The participant of the next block, and the bytes of its request.
-    pub fn next(&self) -> Option<(u32, u64)> {
-        let next = self.blocks.get(self.next_block)?;
-        Some((next.participant, next.block.requested))
-    }
-
     /// The size of the next block.
     pub fn next_bytes(&self) -> u64 {
         let next = self.blocks.get(self.next_block);
@@ -363,7 +357,8 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
     let each = each.flat_map(|(of, own)| own.ops.iter().map(move |(at, op)| (*at, of, *op)));
     let mut merged: Vec<(u64, usize, u32)> = each.collect();
     if iterations.len() > 1 {
-        merged.sort_unstable();
+        // Stable sorting merges runs that are sorted already: the iterations.
+        merged.sort();
     }
     // The number here of each block of each iteration.
     let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); iterations.len()];

@@ -77,8 +77,8 @@ impl Iteration {
     }
 }
 
-/// The first request of an iteration: its sequence number and its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The first request of an iteration: its sequence number, by which starts are ordered, and its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Start {
     sequence: u64,
     pub requested: u64,

@@ -66,10 +66,11 @@ fn options(env: &Env<'_>) -> Options {
         let share = env.number(name, 0..=4096, &usual.to_string());
         share.map_or(usual, |share| share as u64)
     };
+    let growth_share = env.number("UR_POOL_GROWTH_SHARE", 0..=4096, "the adapter's own");
     Options {
         compaction: env.word("UR_POOL_COMPACTION", pressure, &others),
         slack_share: share("UR_POOL_SLACK_SHARE", usual.slack_share),
-        growth_share: share("UR_POOL_GROWTH_SHARE", usual.growth_share),
+        growth_share: growth_share.map(|share| share as u64),
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
@@ -110,13 +111,17 @@ mod tests {
             ("UR_POOL_DETERMINISTIC", "1"),
             ("UR_POOL_TRACE", "/tmp/%p"),
             ("UR_POOL_EXTENT_CACHE", "0"),
+            ("UR_POOL_GROWTH_SHARE", "0"),
         ]);
         let wanted = Settings {
             waits: WaitPolicy::Always,
             deterministic: true,
             trace: Some("/tmp/%p".into()),
             extent_cache: false,
-            options: Options::default(),
+            options: Options {
+                growth_share: Some(0),
+                ..Options::default()
+            },
         };
         assert_eq!((all, none), (wanted, vec![]));
         let (kept, complaints) = parse(&[

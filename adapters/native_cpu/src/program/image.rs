@@ -4,7 +4,7 @@
 //!   into its host programs. Only the table's address is used; its length is ignored. Each function lies in
 //!   executable memory, and the null one in the section, or else the mapping, in which the table begins.
 //! * a **shared object**, as its bytes, or as the path of a file with them. Each exported function is a
-//!   kernel, each exported variable a global variable.
+//!   kernel, each exported variable a global variable. `ur_num_args_KERNEL` is the number of the kernel's arguments.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -20,7 +20,11 @@ use ur::object::{Error, Result};
 
 use super::elf::{self, Symbol, SymbolKind};
 use super::memory::{self, Surroundings};
+use super::metadata;
 use crate::exec::Function;
+
+/// The name of the variable that holds a kernel's number of arguments, before the kernel's name.
+const ARG_COUNT: &[u8] = b"ur_num_args_";
 
 /// Loaded code.
 pub enum Image {
@@ -94,6 +98,20 @@ impl Image {
         let symbol = shared.symbol(name, SymbolKind::Variable)?;
         let address = shared.library.address(name).expose_provenance();
         (address != 0).then_some((address, symbol.bytes))
+    }
+
+    /// The number of arguments that a kernel takes, if a shared object says it in a variable `ur_num_args_KERNEL` of
+    /// 32 or 64 bits.
+    pub fn arg_count(&self, kernel: &CStr) -> Result<Option<u32>> {
+        let name = [ARG_COUNT, kernel.to_bytes()].concat();
+        let variable = CString::new(name).ok().and_then(|name| self.global(&name));
+        let Some((address, bytes)) = variable else {
+            return Ok(None);
+        };
+        let stored = memory::bytes(address, bytes);
+        let count = stored.and_then(|stored| metadata::count(&stored));
+        let wrong = || broken("a number of arguments that is none");
+        count.map(Some).ok_or_else(wrong)
     }
 
     pub fn kernel_names(&self) -> Vec<&CStr> {

@@ -60,8 +60,7 @@ impl Metadata {
                         .insert(subject, if whole { Form::Group } else { Form::Item });
                 }
                 ARG_COUNT => {
-                    let count = count(&bytes).filter(|count| *count <= MAX_ARGS);
-                    all.arg_counts.insert(subject, count.ok_or(wrong)?);
+                    all.arg_counts.insert(subject, count(&bytes).ok_or(wrong)?);
                 }
                 // Metadata for other backends.
                 _ => {}
@@ -104,16 +103,17 @@ impl Metadata {
     }
 }
 
-/// A number of 32 or 64 bits.
-fn count(bytes: &[u8]) -> Option<u32> {
-    match bytes.len() {
+/// A number of arguments, of 32 or 64 bits.
+pub fn count(bytes: &[u8]) -> Option<u32> {
+    let count: Option<u32> = match bytes.len() {
         4 => bytes.try_into().ok().map(u32::from_ne_bytes),
         8 => bytes
             .try_into()
             .ok()
             .and_then(|bytes| u64::from_ne_bytes(bytes).try_into().ok()),
         _ => None,
-    }
+    };
+    count.filter(|count| *count <= MAX_ARGS)
 }
 
 #[cfg(test)]

@@ -450,3 +450,29 @@ fn symbols_are_distinguished() {
         [None; 3]
     );
 }
+
+#[test]
+fn a_shared_object_says_how_many_arguments_a_kernel_takes() -> Result<()> {
+    let scratch = Scratch::new("arguments");
+    let path = scratch.compile(
+        "
+        const unsigned ur_num_args_three = 3;
+        const unsigned long long ur_num_args_none = 0;
+        const unsigned short ur_num_args_short = 2;
+        const unsigned ur_num_args_many = 1 << 30;
+        void three(void) {}
+        void none(void) {}
+        void unknown(void) {}
+        void many(void) {}
+        ",
+    );
+    let image = Image::load_path(&path);
+    assert_eq!(image.arg_count(c"three")?, Some(3));
+    assert_eq!(image.arg_count(c"none")?, Some(0));
+    assert_eq!(image.arg_count(c"unknown")?, None);
+    for wrong in [c"short", c"many"] {
+        let code = image.arg_count(wrong).map_err(Error::code);
+        assert_eq!(code, Err(UR_RESULT_ERROR_INVALID_NATIVE_BINARY));
+    }
+    Ok(())
+}

@@ -235,31 +235,31 @@ const fn queries(number: usize, property: usize, size: Option<Size>) -> Role {
 }
 
 macro_rules! role {
-    ($number:literal $arg:ident $arguments:ident [$need:ident handle $kind:ident use]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident handle $kind:ident use]) => {
         Role::Uses(Kind::$kind)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident handle $kind:ident retain]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident handle $kind:ident retain]) => {
         Role::Retains(Kind::$kind)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident handle $kind:ident release]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident handle $kind:ident release]) => {
         Role::Releases(Kind::$kind)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident handles $kind:ident $count:ident]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident handles $kind:ident $count:ident]) => {
         Role::UsesList(Kind::$kind, count($arguments, stringify!($count)))
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident output $kind:ident keep]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident output $kind:ident keep]) => {
         Role::Keeps(Kind::$kind)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident output $kind:ident lend]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident output $kind:ident lend]) => {
         Role::Lends(Kind::$kind)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident output $kind:ident $own:ident]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident output $kind:ident $own:ident]) => {
         Role::Creates {
             kind: Kind::$kind,
             cleared: same(stringify!($own), "clear"),
         }
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident outputs $kind:ident $count:ident $own:ident $total:tt]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident outputs $kind:ident $count:ident $own:ident $total:tt]) => {
         Role::Fills {
             kind: Kind::$kind,
             room: count($arguments, stringify!($count)),
@@ -267,12 +267,12 @@ macro_rules! role {
             total: place!($arguments $total),
         }
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident info $property:ident -]) => {
-        queries($number, position($arguments, stringify!($property)), None)
+    ($name:ident $arg:ident $arguments:ident [$need:ident info $property:ident -]) => {
+        queries(number::$name, position($arguments, stringify!($property)), None)
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident info $property:ident $size:ident]) => {
+    ($name:ident $arg:ident $arguments:ident [$need:ident info $property:ident $size:ident]) => {
         queries(
-            $number,
+            number::$name,
             position($arguments, stringify!($property)),
             Some(Size {
                 room: position($arguments, stringify!($size)),
@@ -280,13 +280,13 @@ macro_rules! role {
             }),
         )
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident list $count:ident]) => {
-        nested($number, stringify!($arg), Some(count($arguments, stringify!($count))))
+    ($name:ident $arg:ident $arguments:ident [$need:ident list $count:ident]) => {
+        nested(number::$name, stringify!($arg), Some(count($arguments, stringify!($count))))
     };
-    ($number:literal $arg:ident $arguments:ident [$need:ident pointer]) => {
-        nested($number, stringify!($arg), None)
+    ($name:ident $arg:ident $arguments:ident [$need:ident pointer]) => {
+        nested(number::$name, stringify!($arg), None)
     };
-    ($number:literal $arg:ident $arguments:ident $form:tt) => {
+    ($name:ident $arg:ident $arguments:ident $form:tt) => {
         Role::None
     };
 }
@@ -313,14 +313,14 @@ macro_rules! leader {
 
 macro_rules! roles {
     ($( $table:ident $struct:ident { $(
-        $number:literal $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
+        $name:ident $slot:ident $pfn:ident $params:ident $leader:tt (
             $( $arg:ident : $ty:ty = $mutability:tt $field:ident $form:tt ),*
         )
     )* } )*) => {
         /// The roles of every function's arguments, by number.
         static ROLES: &[Roles] = &[$( $( {
             const ARGUMENTS: &[(&str, usize)] = &[$( (stringify!($arg), size_of::<$ty>()) ),*];
-            const ROLES: &[Role] = &[$( role!($number $arg ARGUMENTS $form) ),*];
+            const ROLES: &[Role] = &[$( role!($name $arg ARGUMENTS $form) ),*];
             Roles {
                 uses: const { &pick::<{ length(ROLES, Part::Uses) }>(ROLES, Part::Uses) },
                 transfers: const { &pick::<{ length(ROLES, Part::Transfers) }>(ROLES, Part::Transfers) },
@@ -334,7 +334,7 @@ ur::for_each_function! { roles }
 
 /// The body of a function of this layer: the walk around the call.
 macro_rules! watched {
-    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+    ($name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let params = $params { $( $field: &raw mut $arg ),* };
@@ -345,7 +345,7 @@ macro_rules! watched {
         let params = (&raw const params).cast();
         // SAFETY: `arguments` has the addresses of all arguments of this function, and `params`
         // points to its parameter struct.
-        unsafe { call_with_checks::<$number>(&arguments, params, &mut call) }
+        unsafe { call_with_checks::<{ number::$name }>(&arguments, params, &mut call) }
     }};
 }
 ur::for_each_function! { wrappers watched }

@@ -184,13 +184,13 @@ const fn wants(number: usize) -> bool {
 
 /// The body of a function of this layer.
 macro_rules! watched {
-    ($number:literal $name:ident $params:ident $leader:tt $below:ident (
+    ($name:ident $params:ident $leader:tt $below:ident (
         $( $arg:ident : $ty:ty = $field:ident $form:tt ),*
     )) => {{
         let params = $params { $( $field: &raw mut $arg ),* };
         // SAFETY: the arguments meet the specification's contract, or are the layer's replacements.
         let mut call = || unsafe { $below($( params.$field.read() ),*) };
-        match const { row($number) } {
+        match const { row(number::$name) } {
             // SAFETY: `params` is the function's parameter struct.
             Some(around) => unsafe { around((&raw const params).cast(), &mut call) },
             None => call(),

@@ -8,13 +8,14 @@
 use crate::pool::cache::table::{CacheTable, Owner, return_blocks};
 use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::heap::Heap;
+use crate::pool::heap::aliases::AddressAliases;
 use crate::pool::heap::range_map::RangeMap;
 use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
-    Held, Iteration, LastUse, NEVER, Participant, Plan, SharedPlan, Start, extent, is_shared,
-    ranges, union,
+    Held, Iteration, LastUse, NEVER, Participant, Plan, SharedPlan, extent, is_shared, ranges,
+    union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::timeline::sync::Brief;
@@ -39,22 +40,33 @@ impl ActivePlan {
 /// A plan without memory: it begins when its first request comes.
 #[derive(Debug)]
 pub(super) struct PreparedPlan {
-    plan: Plan,
     caches: Vec<Arc<StreamCache>>,
-    /// The first request of each participant's iteration.
-    starts: Vec<Start>,
+    iterations: Vec<Iteration>,
     memory: Vec<Slab>,
+    /// Made while the host waits, or when the plan begins: a program that does not repeat itself never pays for it.
+    plan: Option<Plan>,
 }
 
 impl PreparedPlan {
+    /// Whether the plan's first request is for so many bytes on the cache's lane.
     fn begins(&self, cache: &StreamCache, requested: u64) -> bool {
-        self.plan.next().is_some_and(|(participant, bytes)| {
-            self.caches[participant as usize].lane() == cache.lane() && bytes == requested
-        })
+        let starts = self.iterations.iter().map(Iteration::start);
+        let first = starts.zip(&self.caches).min_by_key(|(start, _)| *start);
+        first.is_some_and(|(start, own)| own.lane() == cache.lane() && start.requested == requested)
     }
 
     fn allocations(&self) -> u64 {
-        self.plan.blocks.len() as u64
+        let blocks = self.iterations.iter().map(|own| own.blocks.len() as u64);
+        blocks.sum()
+    }
+
+    /// Makes the plan, unless it was made before.
+    fn make(&mut self, aliases: &AddressAliases) -> Plan {
+        let find = |block: &Block, slabs: &mut Vec<Slab>| aliases.resolve(extent(block), slabs);
+        self.plan.take().unwrap_or_else(|| {
+            let clocks = self.caches.iter().map(|own| Arc::clone(own.clock()));
+            Plan::new(clocks.collect(), &self.iterations, find)
+        })
     }
 }
 
@@ -159,14 +171,24 @@ impl CacheTable {
                     };
                 }
             }
-            None if self.end_iteration() => return false,
+            None if self.end_iteration() => {
+                if let Some(prepared) = &mut self.prepared {
+                    prepared.plan = Some(prepared.make(&self.aliases));
+                }
+                return false;
+            }
             None => {}
         }
         let Some(iteration) = cache.lock().repeated(self.key) else {
             return false;
         };
         let memory = self.memory_of(iteration.blocks.iter());
-        let prepared = self.prepare(vec![Arc::clone(cache)], &[iteration], memory);
+        let prepared = PreparedPlan {
+            caches: vec![Arc::clone(cache)],
+            iterations: vec![iteration],
+            memory,
+            plan: None,
+        };
         self.activate(heap, prepared, order)
     }
 
@@ -174,6 +196,12 @@ impl CacheTable {
     pub fn may_begin_shared(&self, cache: &StreamCache, requested: u64) -> bool {
         let prepared = self.prepared.as_ref();
         prepared.is_some_and(|prepared| prepared.begins(cache, requested))
+    }
+
+    /// Whether the shared plan that waits for its first request is made; none without one.
+    #[cfg(all(test, not(loom)))]
+    pub fn prepared_plan(&self) -> Option<bool> {
+        Some(self.prepared.as_ref()?.plan.is_some())
     }
 
     /// Reports that a lane got what its cache did not have.
@@ -237,35 +265,23 @@ impl CacheTable {
             self.sharing.apart = true;
             return false;
         }
-        self.prepared = Some(self.prepare(caches, &iterations, memory));
-        true
-    }
-
-    fn prepare(
-        &self,
-        caches: Vec<Arc<StreamCache>>,
-        iterations: &[Iteration],
-        memory: Vec<Slab>,
-    ) -> PreparedPlan {
-        let find =
-            |block: &Block, slabs: &mut Vec<Slab>| self.aliases.resolve(extent(block), slabs);
-        let clocks = caches.iter().map(|own| Arc::clone(own.clock())).collect();
-        PreparedPlan {
-            plan: Plan::new(clocks, iterations, find),
-            starts: iterations.iter().map(Iteration::start).collect(),
+        self.prepared = Some(PreparedPlan {
             caches,
+            iterations,
             memory,
-        }
+            plan: None,
+        });
+        true
     }
 
     /// Gives a plan its memory, if all of it is free and `order` admits that, and no participant did anything
     /// since. True if the plan serves now. The caches are locked as briefly as can be: other threads may ask
     /// for their blocks.
     fn activate(&mut self, heap: &mut Heap, mut prepared: PreparedPlan, order: &Order<'_>) -> bool {
-        let mut ready = true;
-        for (own, start) in prepared.caches.iter().zip(&prepared.starts) {
+        let (mut ready, mut plan) = (true, prepared.make(&self.aliases));
+        for (own, iteration) in prepared.caches.iter().zip(&prepared.iterations) {
             let mut inner = own.lock();
-            ready &= inner.begin_planning(self.key, *start);
+            ready &= inner.begin_planning(self.key, iteration.start());
             inner.recall(self.key, 0, &mut self.recalled);
             drop(inner);
             return_blocks(heap, own, self.recalled.drain(..));
@@ -275,9 +291,9 @@ impl CacheTable {
             self.abandon(&prepared);
             return false;
         };
-        prepared.plan.held = held;
-        let shared = u64::from(prepared.plan.is_shared());
-        let PreparedPlan { plan, caches, .. } = prepared;
+        plan.held = held;
+        let shared = u64::from(plan.is_shared());
+        let caches = prepared.caches;
         let plan = Arc::new(Brief::new(plan));
         self.usage.attach_plan(&plan);
         for (index, own) in (0..).zip(&caches) {
