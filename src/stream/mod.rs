@@ -44,7 +44,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Hooks, Runtime, device_info};
+pub use api::{Hooked, Hooks, Runtime, device_info};
 pub use buffer::{BufferRange, Copies, EndedMapping, Home, HostCopy, Mappings, Use, Uses};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
@@ -62,7 +62,6 @@ pub use event::Event;
 pub use program::{Built, Part, Parts};
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};
-pub use queue::native_command::NativeCall;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
 pub use usm::memory::UsmRange;

@@ -11,7 +11,7 @@ pub use fixture::*;
 
 use super::{
     CommandBuffer, Compiled, CompletionCallback, Context, Devices, Driver, Event, ExecutableGraph,
-    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Progress, Queue, RecordedCommand, Runtime,
+    FAILED, Graph, Hooked, Kind, LaunchRequest, Payload, Progress, Queue, RecordedCommand, Runtime,
     Step, Timestamps, UsmPool, Work,
 };
 use crate::abi::*;
@@ -111,7 +111,7 @@ macro_rules! fake {
             }
         }
 
-        impl Hooks<Self> for $fake {}
+        impl Hooked for $fake {}
 
         impl Payload for $fake {
             type Launch = u32;

@@ -3,7 +3,7 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`, `cpu`), programs in their two forms and kernels
 //! (`program`, `kernel`), and buffers, pages and mapped memory (`mem`, `pages`, `virtual_mem`). It also owns the
-//! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`).
+//! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`, `hooks`).
 //! Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
 //! A kernel is a function `void(void *const *args, state *)`. Mostly it is called once for each
@@ -23,6 +23,7 @@ mod cpu;
 mod device;
 mod driver;
 mod exec;
+mod hooks;
 mod kernel;
 mod mem;
 mod pages;

@@ -3,13 +3,12 @@
 //! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
 
 use std::any::Any;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use ur::stream::{
-    Event, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
-};
+use ur::object::{Error, Object, Result, ensure};
+use ur::stream::{ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image};
 
 use super::memory::{self, ImageMemory, extent, texel_of};
 use crate::Cuda;
@@ -20,10 +19,10 @@ use crate::image::{Shape, Texel};
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
 
 /// One end of a copy as the caller describes it.
-pub struct End<'a> {
-    pub address: usize,
-    pub desc: &'a ur_image_desc_t,
-    pub format: &'a ur_image_format_t,
+struct End<'a> {
+    address: usize,
+    desc: &'a ur_image_desc_t,
+    format: &'a ur_image_format_t,
 }
 
 /// The memory of one end.
@@ -62,8 +61,8 @@ impl Side {
     }
 }
 
-/// The work of a copy. A single region between linear memory is the engine's own matter.
-fn work((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Result<Work<Cuda>> {
+/// The work between two ends. A single region between linear memory is the engine's own matter.
+fn joined((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Result<Work<Cuda>> {
     let keeps = [dst, src].into_iter().filter_map(|side| match side {
         Side::Image(image) => Some(Arc::clone(image) as Arc<dyn Any + Send + Sync>),
         Side::Linear { .. } => None,
@@ -83,14 +82,29 @@ fn work((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Re
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-pub fn enqueue(
+#[expect(clippy::too_many_arguments, reason = "the function's own")]
+pub fn work(
     this: &Object<Queue<Cuda>>,
-    (src, dst): (End<'_>, End<'_>),
+    src: *const c_void,
+    dst: *mut c_void,
+    src_desc: &ur_image_desc_t,
+    dst_desc: &ur_image_desc_t,
+    src_format: &ur_image_format_t,
+    dst_format: &ur_image_format_t,
     region: &ur_exp_image_copy_region_t,
-    (flags, types): (ur_exp_image_copy_flags_t, ur_exp_image_copy_input_types_t),
-    waits: Handles<'_, Event<Cuda>>,
-    event: OutHandle<'_, Event<Cuda>>,
-) -> Result<()> {
+    flags: ur_exp_image_copy_flags_t,
+    types: ur_exp_image_copy_input_types_t,
+) -> Result<Work<Cuda>> {
+    let src = End {
+        address: src.expose_provenance(),
+        desc: src_desc,
+        format: src_format,
+    };
+    let dst = End {
+        address: dst.expose_provenance(),
+        desc: dst_desc,
+        format: dst_format,
+    };
     let (from_image, to_image) = image_ends(flags, types)?;
     let same = src.format.channelOrder == dst.format.channelOrder;
     ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
@@ -114,9 +128,7 @@ pub fn enqueue(
     };
     let (src, dst) = (side(&src, from_image)?, side(&dst, to_image)?);
     let regions = image_regions(region, (src.extent(), dst.extent()), texel.bytes)?;
-    let work = work((&dst, &src), &regions, texel.bytes)?;
-    let command = UR_COMMAND_MEM_IMAGE_COPY;
-    Queue::enqueue(this, command, waits, work, event, false)
+    joined((&dst, &src), &regions, texel.bytes)
 }
 
 #[cfg(test)]
@@ -140,7 +152,7 @@ mod tests {
             extent: [2, 3, 2],
         };
         let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
-        let Ok(Work::CopyRect { dst, src, region }) = work((&dst, &src), &[region], 4) else {
+        let Ok(Work::CopyRect { dst, src, region }) = joined((&dst, &src), &[region], 4) else {
             panic!("a plain copy");
         };
         assert_eq!((src.addr, dst.addr), (0x1000 + 4 + 2 * 32 + 256, 0x1000));

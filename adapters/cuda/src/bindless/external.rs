@@ -1,7 +1,7 @@
 //! Memory of another interface: imports, and their mappings as linear memory and as image memory.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -135,9 +135,10 @@ impl Drop for LinearMap {
 pub fn map_linear(
     this: &OfContext,
     device: &Object<Device>,
-    (offset, size): (u64, u64),
+    offset: u64,
+    size: u64,
     own: &Object<ExternalMem>,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     let memory = &own.memory;
     let gpu = gpu(this, device)?;
     check_home(&memory.gpu, &gpu)?;
@@ -165,11 +166,12 @@ pub fn map_linear(
     let at = start as usize;
     this.add_foreign(at, size as usize, device)?;
     bindless(this).linear.lock().insert(at, map);
-    Ok(at)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.
-pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Result<()> {
+pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -> Result<()> {
+    let at = at.addr();
     let gpu = gpu(this, device)?;
     let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
     let ended = {
@@ -186,7 +188,8 @@ pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Resu
 pub fn map_array(
     this: &OfContext,
     device: &Object<Device>,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     own: &Object<ExternalMem>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
     let memory = &own.memory;

@@ -56,7 +56,8 @@ pub fn create_unsampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;
     let texel = texel_of(format)?;
@@ -75,7 +76,8 @@ pub fn create_sampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;

@@ -169,31 +169,34 @@ fn sampled_role(memory: ur_exp_image_mem_type_t) -> Role {
 pub fn can_allocate(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
-    is_there(this, device, what, sampled_role(memory))
+    is_there(this, device, (desc, format), sampled_role(memory))
 }
 
 /// `urBindlessImagesGetImageSampledHandleSupportExp`
 pub fn can_sample(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
-    is_there(this, device, what, sampled_role(memory))
+    is_there(this, device, (desc, format), sampled_role(memory))
 }
 
 /// `urBindlessImagesGetImageUnsampledHandleSupportExp`. The driver's surfaces lie in arrays alone.
 pub fn can_use_unsampled(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
     match memory {
         UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => this.check_device(device).map(|()| 0),
-        _ => is_there(this, device, what, Role::Unsampled),
+        _ => is_there(this, device, (desc, format), Role::Unsampled),
     }
 }

@@ -2,14 +2,13 @@
 //!
 //! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
 
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::answers::{ImageBox, ImageShape};
-use ur::object::{Error, Handles, Object, OutHandle, Result, ensure};
-use ur::stream::{
-    Event, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
-};
+use ur::object::{Error, Object, Result, ensure};
+use ur::stream::{ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image};
 
 use super::memory::{self, ImageMemory, extent};
 use crate::LevelZero;
@@ -20,10 +19,10 @@ use crate::image::{between, transfer};
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
 
 /// One end of a copy as the caller describes it.
-pub struct End<'a> {
-    pub address: usize,
-    pub desc: &'a ur_image_desc_t,
-    pub format: &'a ur_image_format_t,
+struct End<'a> {
+    address: usize,
+    desc: &'a ur_image_desc_t,
+    format: &'a ur_image_format_t,
 }
 
 /// The memory of one end.
@@ -94,8 +93,8 @@ fn append(
     }
 }
 
-/// The work of a copy. A single region between linear memory is the engine's own matter.
-fn work((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Work<LevelZero> {
+/// The work between two ends. A single region between linear memory is the engine's own matter.
+fn joined((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Work<LevelZero> {
     if let (Side::Linear { memory: dst, .. }, Side::Linear { memory: src, .. }, [region]) =
         (&dst, &src, &regions[..])
     {
@@ -114,14 +113,29 @@ fn work((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Wo
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-pub fn enqueue(
+#[expect(clippy::too_many_arguments, reason = "the function's own")]
+pub fn work(
     this: &Object<Queue<LevelZero>>,
-    (src, dst): (End<'_>, End<'_>),
+    src: *const c_void,
+    dst: *mut c_void,
+    src_desc: &ur_image_desc_t,
+    dst_desc: &ur_image_desc_t,
+    src_format: &ur_image_format_t,
+    dst_format: &ur_image_format_t,
     region: &ur_exp_image_copy_region_t,
-    (flags, types): (ur_exp_image_copy_flags_t, ur_exp_image_copy_input_types_t),
-    waits: Handles<'_, Event<LevelZero>>,
-    event: OutHandle<'_, Event<LevelZero>>,
-) -> Result<()> {
+    flags: ur_exp_image_copy_flags_t,
+    types: ur_exp_image_copy_input_types_t,
+) -> Result<Work<LevelZero>> {
+    let src = End {
+        address: src.expose_provenance(),
+        desc: src_desc,
+        format: src_format,
+    };
+    let dst = End {
+        address: dst.expose_provenance(),
+        desc: dst_desc,
+        format: dst_format,
+    };
     this.device().bindless().ok_or(Error::unsupported())?;
     let (from_image, to_image) = image_ends(flags, types)?;
     let same = src.format.channelOrder == dst.format.channelOrder;
@@ -149,9 +163,7 @@ pub fn enqueue(
     let ((src, texel), (dst, other)) = (side(&src, from_image)?, side(&dst, to_image)?);
     ensure(texel == other, UR_RESULT_ERROR_INVALID_VALUE)?;
     let regions = image_regions(region, (src.extent(), dst.extent()), texel)?;
-    let command = UR_COMMAND_MEM_IMAGE_COPY;
-    let work = work((dst, src), regions, texel);
-    Queue::enqueue(this, command, waits, work, event, false)
+    Ok(joined((dst, src), regions, texel))
 }
 
 #[cfg(test)]
@@ -197,7 +209,7 @@ mod tests {
             extent,
         };
         let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
-        let Work::CopyRect { dst, src, region } = work((dst, src), vec![region], 4) else {
+        let Work::CopyRect { dst, src, region } = joined((dst, src), vec![region], 4) else {
             panic!("a plain copy");
         };
         assert_eq!((src.addr, dst.addr), (0x1000 + 4 + 2 * 32 + 256, 0x1000));

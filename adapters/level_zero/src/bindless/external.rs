@@ -5,14 +5,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::ptr::{from_mut, null_mut};
+use std::ptr::{from_mut, null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
 use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
 
-use super::{OfContext, bindless, check_home, memory};
+use super::{OfContext, bindless, check_home};
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -140,6 +140,10 @@ impl ExternalMem {
         Ok(hal::new::<LevelZero, _>(Self { memory }))
     }
 
+    pub fn memory(&self) -> &Arc<Imported> {
+        &self.memory
+    }
+
     /// `urBindlessImagesReleaseExternalMemoryExp`
     pub fn end(this: &OfContext, device: &Object<Device>, own: &Object<Self>) -> Result<()> {
         this.check_device(device)?;
@@ -183,9 +187,10 @@ impl Drop for LinearMap {
 pub fn map_linear(
     this: &OfContext,
     device: &Object<Device>,
-    (offset, size): (u64, u64),
+    offset: u64,
+    size: u64,
     own: &Object<ExternalMem>,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     let memory = &own.memory;
     this.check_device(device)?;
     check_home(&memory.device, device)?;
@@ -199,21 +204,12 @@ pub fn map_linear(
     let at = map.start + offset as usize;
     this.add_foreign(at, size as usize, device)?;
     bindless(this).linear.lock().insert(at, map);
-    Ok(at)
-}
-
-/// `urBindlessImagesMapExternalArrayExp`
-pub fn map_array(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_format_t, &ur_image_desc_t),
-    own: &Object<ExternalMem>,
-) -> Result<ur_exp_image_mem_native_handle_t> {
-    memory::map_array(this, device, what, &own.memory)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.
-pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Result<()> {
+pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -> Result<()> {
+    let at = at.addr();
     this.check_device(device)?;
     ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);

@@ -98,7 +98,8 @@ pub fn create_unsampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    what: (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     able(this, device)?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
@@ -107,7 +108,7 @@ pub fn create_unsampled(
         ..Default::default()
     };
     let handle = ImageHandle {
-        _native: view(this, device, &memory, what, &flags)?,
+        _native: view(this, device, &memory, (format, desc), &flags)?,
         _memory: Some(memory),
     };
     give(this, device, false, handle)
@@ -119,11 +120,13 @@ pub fn create_sampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    what: (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     able(this, device)?;
-    let mut how = sampler::describe(sampler, dimensions(what.1.r#type))?;
+    let what = (format, desc);
+    let mut how = sampler::describe(sampler, dimensions(desc.r#type))?;
     let flags = ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS | ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE;
     let chained = |how: &ze_sampler_desc_t| ze_image_bindless_exp_desc_t {
         pNext: from_ref(how).cast(),

@@ -126,31 +126,34 @@ const ABSENT: [ur_result_t; 5] = [
 pub fn can_allocate(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
-    is_there(this, device, what, memory)
+    is_there(this, device, (desc, format), memory)
 }
 
 /// `urBindlessImagesGetImageSampledHandleSupportExp`
 pub fn can_sample(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
-    is_there(this, device, what, memory)
+    is_there(this, device, (desc, format), memory)
 }
 
 /// `urBindlessImagesGetImageUnsampledHandleSupportExp`. Linear memory has sampled handles alone.
 pub fn can_use_unsampled(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
+    desc: &ur_image_desc_t,
+    format: &ur_image_format_t,
     memory: ur_exp_image_mem_type_t,
 ) -> Result<ur_bool_t> {
     match memory {
         UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => able(this, device).map(|_| 0),
-        _ => is_there(this, device, what, memory),
+        _ => is_there(this, device, (desc, format), memory),
     }
 }

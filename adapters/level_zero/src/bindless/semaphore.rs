@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Handles, Kind, Object, OutHandle, Result, ensure};
-use ur::stream::{Event, Queue, Work};
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
+use ur::stream::{Queue, Work};
 
 use super::external::descriptor;
 use super::{OfContext, check_home};
@@ -112,82 +112,60 @@ impl ExternalSemaphore {
 }
 
 /// The number that a semaphore counts to. A binary one has none.
-fn counted((has_value, value): (bool, u64)) -> u64 {
+fn counted(has_value: bool, value: u64) -> u64 {
     if has_value { value } else { 0 }
 }
 
-type Waits<'a> = Handles<'a, Event<LevelZero>>;
-type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
-
-/// Enqueues a command on a semaphore. `INVALID_VALUE` for a queue of another device.
-fn enqueue(
+/// The work of a command on a semaphore. `INVALID_VALUE` for a queue of another device.
+fn work(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    command: ur_command_t,
-    (waits, event): (Waits<'_>, EventOut<'_>),
     run: impl Fn(&Imported, &List) -> Result<()> + Send + Sync + 'static,
-) -> Result<()> {
+) -> Result<Work<LevelZero>> {
     let own = Arc::clone(&semaphore.own);
     let same = own.device.raw() == this.device().raw();
     ensure(same, UR_RESULT_ERROR_INVALID_VALUE)?;
-    let call = Native::call(move |list| run(&own, list));
-    Queue::enqueue(this, command, waits, Work::Native(call), event, false)
+    Ok(Work::Native(Native::call(move |list| run(&own, list))))
 }
 
 /// `urBindlessImagesWaitExternalSemaphoreExp`
 pub fn wait(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    value: (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, list| {
-            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
-            let mut how = ze_external_semaphore_wait_params_ext_t {
-                value,
-                ..Default::default()
-            };
-            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
-            let code =
-                unsafe { (own.calls.wait)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
-            check(code, "zeCommandListAppendWaitExternalSemaphoreExt")
-        },
-    )
+    has_value: bool,
+    value: u64,
+) -> Result<Work<LevelZero>> {
+    let value = counted(has_value, value);
+    work(this, semaphore, move |own, list| {
+        let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+        let mut how = ze_external_semaphore_wait_params_ext_t {
+            value,
+            ..Default::default()
+        };
+        // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+        let code =
+            unsafe { (own.calls.wait)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+        check(code, "zeCommandListAppendWaitExternalSemaphoreExt")
+    })
 }
 
 /// `urBindlessImagesSignalExternalSemaphoreExp`
 pub fn signal(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    value: (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, list| {
-            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
-            let mut how = ze_external_semaphore_signal_params_ext_t {
-                value,
-                ..Default::default()
-            };
-            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
-            let code =
-                unsafe { (own.calls.signal)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
-            check(code, "zeCommandListAppendSignalExternalSemaphoreExt")
-        },
-    )
+    has_value: bool,
+    value: u64,
+) -> Result<Work<LevelZero>> {
+    let value = counted(has_value, value);
+    work(this, semaphore, move |own, list| {
+        let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+        let mut how = ze_external_semaphore_signal_params_ext_t {
+            value,
+            ..Default::default()
+        };
+        // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+        let code =
+            unsafe { (own.calls.signal)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+        check(code, "zeCommandListAppendSignalExternalSemaphoreExt")
+    })
 }
