@@ -66,7 +66,7 @@ pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
 pub use usm::memory::UsmRange;
 pub use work::call::HostFunction;
-pub use work::image_copy::{ImageRegion, image_ends, image_regions, linear_image};
+pub use work::image_copy::{ImageCopyEnd, ImageRegion, image_ends, image_regions, linear_image};
 pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};

@@ -441,18 +441,6 @@ macro_rules! context_hooks {
                 /// `urBindlessImagesImageGetInfoExp`
                 fn bindless_images_image_get_info_exp(image_mem: ur_exp_image_mem_native_handle_t,
                     prop_name: ImageInfo, out: InfoOut<'_>) -> ();
-                /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
-                fn bindless_images_get_image_memory_handle_type_support_exp(device: &Object<B::Device>,
-                    image_desc: &ur_image_desc_t, image_format: &ur_image_format_t,
-                    image_mem_handle_type: ur_exp_image_mem_type_t) -> ur_bool_t;
-                /// `urBindlessImagesGetImageUnsampledHandleSupportExp`
-                fn bindless_images_get_image_unsampled_handle_support_exp(device: &Object<B::Device>,
-                    image_desc: &ur_image_desc_t, image_format: &ur_image_format_t,
-                    image_mem_handle_type: ur_exp_image_mem_type_t) -> ur_bool_t;
-                /// `urBindlessImagesGetImageSampledHandleSupportExp`
-                fn bindless_images_get_image_sampled_handle_support_exp(device: &Object<B::Device>,
-                    image_desc: &ur_image_desc_t, image_format: &ur_image_format_t,
-                    image_mem_handle_type: ur_exp_image_mem_type_t) -> ur_bool_t;
                 /// `urBindlessImagesMipmapGetLevelExp`
                 fn bindless_images_mipmap_get_level_exp(device: &Object<B::Device>,
                     image_mem: ur_exp_image_mem_native_handle_t,

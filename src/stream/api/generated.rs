@@ -12,6 +12,7 @@ use crate::hal::{
     self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
     UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks,
 };
+use crate::hal::answers::ImageRole;
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
@@ -22,7 +23,7 @@ use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
-    CommandBuffer, Context, Event, ExecutableGraph, Graph, Kind, PlainLaunch, Queue,
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
     RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
@@ -55,17 +56,15 @@ macro_rules! named_hooks {
                 fn write_host_pipe(program: &Object<B::Program>, pipe_symbol: &CStr, src: *mut c_void,
                     size: usize) -> Work<B>;
                 /// `urBindlessImagesImageCopyExp`
-                fn bindless_images_image_copy_exp(src: *const c_void, dst: *mut c_void,
-                    src_image_desc: &ur_image_desc_t, dst_image_desc: &ur_image_desc_t,
-                    src_image_format: &ur_image_format_t, dst_image_format: &ur_image_format_t,
+                fn bindless_images_image_copy_exp(from: ImageCopyEnd<'_>, to: ImageCopyEnd<'_>,
                     copy_region: &ur_exp_image_copy_region_t, image_copy_flags: ur_exp_image_copy_flags_t,
                     image_copy_input_types: ur_exp_image_copy_input_types_t) -> Work<B>;
                 /// `urBindlessImagesWaitExternalSemaphoreExp`
                 fn bindless_images_wait_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
-                    has_wait_value: bool, wait_value: u64) -> Work<B>;
+                    value: u64) -> Work<B>;
                 /// `urBindlessImagesSignalExternalSemaphoreExp`
                 fn bindless_images_signal_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
-                    has_signal_value: bool, signal_value: u64) -> Work<B>;
+                    value: u64) -> Work<B>;
                 /// `urEnqueueNativeCommandExp`
                 fn native_command_exp(mem_list: Handles<'_, B::Mem>) -> Option<Work<B>>;
             }
@@ -86,6 +85,9 @@ macro_rules! named_hooks {
                 /// `urEventCreateWithNativeHandle`
                 fn event_create_with_native_handle(native_event: ur_native_handle_t,
                     properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
+                /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
+                fn has_image(device: &Object<B::Device>, image_format: &ur_image_format_t,
+                    image_desc: &ur_image_desc_t, role: ImageRole) -> bool;
             }
             Event {
                 /// `urEventGetNativeHandle`
@@ -612,6 +614,16 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
+        let from = ImageCopyEnd {
+            address: src.expose_provenance(),
+            desc: src_image_desc,
+            format: src_image_format,
+        };
+        let to = ImageCopyEnd {
+            address: dst.expose_provenance(),
+            desc: dst_image_desc,
+            format: dst_image_format,
+        };
         Self::enqueue(
             this,
             UR_COMMAND_MEM_IMAGE_COPY,
@@ -619,12 +631,8 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
             (B::HOOKS
                 .bindless_images_image_copy_exp)(
                 this,
-                src,
-                dst,
-                src_image_desc,
-                dst_image_desc,
-                src_image_format,
-                dst_image_format,
+                from,
+                to,
                 copy_region,
                 image_copy_flags,
                 image_copy_input_types,
@@ -641,17 +649,13 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
+        let value = if has_wait_value { wait_value } else { 0 };
         Self::enqueue(
             this,
             UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP,
             event_wait_list,
             (B::HOOKS
-                .bindless_images_wait_external_semaphore_exp)(
-                this,
-                semaphore,
-                has_wait_value,
-                wait_value,
-            )?,
+                .bindless_images_wait_external_semaphore_exp)(this, semaphore, value)?,
             event,
             false,
         )
@@ -664,17 +668,13 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         event_wait_list: Handles<'_, B::Event>,
         event: OutHandle<'_, B::Event>,
     ) -> Result<()> {
+        let value = if has_signal_value { signal_value } else { 0 };
         Self::enqueue(
             this,
             UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP,
             event_wait_list,
             (B::HOOKS
-                .bindless_images_signal_external_semaphore_exp)(
-                this,
-                semaphore,
-                has_signal_value,
-                signal_value,
-            )?,
+                .bindless_images_signal_external_semaphore_exp)(this, semaphore, value)?,
             event,
             false,
         )
@@ -950,6 +950,36 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         pool.core().refresh_native();
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())
+    }
+    fn bindless_images_get_image_memory_handle_type_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
+    fn bindless_images_get_image_unsampled_handle_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, true);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
+    fn bindless_images_get_image_sampled_handle_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
     }
     fn usm_context_memcpy_exp(
         this: &Object<Self>,

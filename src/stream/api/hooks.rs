@@ -9,10 +9,11 @@
 #![allow(unused_variables, clippy::too_many_arguments, clippy::type_complexity)]
 
 use crate::abi::*;
+use crate::hal::answers::ImageRole;
 use crate::hal::{ImageInfo, context_hooks};
 use crate::object::{Error, Handles, InfoOut, Object, Out, Result};
 use crate::stream::api::generated::named_hooks;
-use crate::stream::{Context, Driver, Event, Queue, Work};
+use crate::stream::{Context, Driver, Event, ImageCopyEnd, Queue, Work};
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 

@@ -3,12 +3,13 @@
 //! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image};
+use ur::stream::{
+    ImageCopyEnd, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
+};
 
 use super::memory::{self, ImageMemory, extent, texel_of};
 use crate::Cuda;
@@ -17,13 +18,6 @@ use crate::image::{Shape, Texel};
 
 /// A number that is no memory.
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-
-/// One end of a copy as the caller describes it.
-struct End<'a> {
-    address: usize,
-    desc: &'a ur_image_desc_t,
-    format: &'a ur_image_format_t,
-}
 
 /// The memory of one end.
 enum Side {
@@ -36,7 +30,7 @@ enum Side {
 }
 
 impl Side {
-    fn linear(end: &End<'_>, texel: Texel) -> Result<Self> {
+    fn linear(end: &ImageCopyEnd<'_>, texel: Texel) -> Result<Self> {
         let extent = extent(&Shape::of(end.desc)?);
         let memory = linear_image(end.address, end.desc, extent, texel.bytes)?;
         Ok(Self::Linear { memory, extent })
@@ -82,37 +76,20 @@ fn joined((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> 
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-#[expect(clippy::too_many_arguments, reason = "the function's own")]
 pub fn work(
     this: &Object<Queue<Cuda>>,
-    src: *const c_void,
-    dst: *mut c_void,
-    src_desc: &ur_image_desc_t,
-    dst_desc: &ur_image_desc_t,
-    src_format: &ur_image_format_t,
-    dst_format: &ur_image_format_t,
+    src: ImageCopyEnd<'_>,
+    dst: ImageCopyEnd<'_>,
     region: &ur_exp_image_copy_region_t,
     flags: ur_exp_image_copy_flags_t,
     types: ur_exp_image_copy_input_types_t,
 ) -> Result<Work<Cuda>> {
-    let src = End {
-        address: src.expose_provenance(),
-        desc: src_desc,
-        format: src_format,
-    };
-    let dst = End {
-        address: dst.expose_provenance(),
-        desc: dst_desc,
-        format: dst_format,
-    };
-    let (from_image, to_image) = image_ends(flags, types)?;
-    let same = src.format.channelOrder == dst.format.channelOrder;
-    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    let (from_image, to_image) = image_ends((&src, &dst), flags, types)?;
     let (texel, other) = (texel_of(src.format)?, texel_of(dst.format)?);
     ensure(texel.bytes == other.bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
     let gpu = this.device().gpu()?;
     let context = this.context();
-    let side = |end: &End<'_>, is_image: bool| {
+    let side = |end: &ImageCopyEnd<'_>, is_image: bool| {
         let found = memory::find(context, end.address);
         match (is_image, found) {
             (true, Some(image)) => {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
+use ur::hal::answers::file_descriptor;
 use ur::object::{Body, Error, Kind, Object, Result, ensure};
 use ur::stream::{Queue, Work};
 
-use super::external::descriptor;
 use super::{OfContext, check_home, gpu};
 use crate::Cuda;
 use crate::cu::ExternalSemaphores;
@@ -73,7 +73,8 @@ impl ExternalSemaphore {
         let what = CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
             type_: native,
             handle: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
-                fd: descriptor(desc.pNext)?,
+                // SAFETY: the caller's chain consists of live structs tagged as what they are.
+                fd: unsafe { file_descriptor(desc.pNext) }?,
             },
             flags: 0,
             reserved: [0; 16],
@@ -98,11 +99,6 @@ impl ExternalSemaphore {
     }
 }
 
-/// The number that a semaphore counts to. A binary one has none.
-fn counted(has_value: bool, value: u64) -> u64 {
-    if has_value { value } else { 0 }
-}
-
 /// The work of a command on a semaphore. `INVALID_VALUE` for a queue of another device.
 fn work(
     this: &Object<Queue<Cuda>>,
@@ -121,10 +117,8 @@ fn work(
 pub fn wait(
     this: &Object<Queue<Cuda>>,
     semaphore: &Object<ExternalSemaphore>,
-    has_value: bool,
     value: u64,
 ) -> Result<Work<Cuda>> {
-    let value = counted(has_value, value);
     work(this, semaphore, move |own, stream| {
         // SAFETY: plain numbers, all of which may be 0.
         let mut how: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
@@ -139,10 +133,8 @@ pub fn wait(
 pub fn signal(
     this: &Object<Queue<Cuda>>,
     semaphore: &Object<ExternalSemaphore>,
-    has_value: bool,
     value: u64,
 ) -> Result<Work<Cuda>> {
-    let value = counted(has_value, value);
     work(this, semaphore, move |own, stream| {
         // SAFETY: plain numbers, all of which may be 0.
         let mut how: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };

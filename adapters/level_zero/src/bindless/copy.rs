@@ -2,13 +2,14 @@
 //!
 //! A copy of several regions is one command. Rows of linear memory lie packed or as its description's pitches say.
 
-use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::answers::{ImageBox, ImageShape};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image};
+use ur::stream::{
+    ImageCopyEnd, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
+};
 
 use super::memory::{self, ImageMemory, extent};
 use crate::LevelZero;
@@ -17,13 +18,6 @@ use crate::image::{between, transfer};
 
 /// A number that is no memory.
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-
-/// One end of a copy as the caller describes it.
-struct End<'a> {
-    address: usize,
-    desc: &'a ur_image_desc_t,
-    format: &'a ur_image_format_t,
-}
 
 /// The memory of one end.
 #[derive(Clone)]
@@ -113,36 +107,19 @@ fn joined((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> 
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-#[expect(clippy::too_many_arguments, reason = "the function's own")]
 pub fn work(
     this: &Object<Queue<LevelZero>>,
-    src: *const c_void,
-    dst: *mut c_void,
-    src_desc: &ur_image_desc_t,
-    dst_desc: &ur_image_desc_t,
-    src_format: &ur_image_format_t,
-    dst_format: &ur_image_format_t,
+    src: ImageCopyEnd<'_>,
+    dst: ImageCopyEnd<'_>,
     region: &ur_exp_image_copy_region_t,
     flags: ur_exp_image_copy_flags_t,
     types: ur_exp_image_copy_input_types_t,
 ) -> Result<Work<LevelZero>> {
-    let src = End {
-        address: src.expose_provenance(),
-        desc: src_desc,
-        format: src_format,
-    };
-    let dst = End {
-        address: dst.expose_provenance(),
-        desc: dst_desc,
-        format: dst_format,
-    };
     this.device().bindless().ok_or(Error::unsupported())?;
-    let (from_image, to_image) = image_ends(flags, types)?;
-    let same = src.format.channelOrder == dst.format.channelOrder;
-    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    let (from_image, to_image) = image_ends((&src, &dst), flags, types)?;
     let context = this.context();
     let device = this.device();
-    let side = |end: &End<'_>, is_image: bool| -> Result<(Side, usize)> {
+    let side = |end: &ImageCopyEnd<'_>, is_image: bool| -> Result<(Side, usize)> {
         let found = memory::find(context, end.address);
         let shape = ImageShape::new(end.format, end.desc)?;
         match (is_image, found) {

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
+use ur::hal::answers::file_descriptor;
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
 
 use super::{OfContext, bindless, check_home};
 use crate::LevelZero;
@@ -101,15 +102,6 @@ pub fn exports(
     able.then_some(*native)
 }
 
-/// The file descriptor in a chain. `INVALID_VALUE` without one.
-pub fn descriptor(first: *const c_void) -> Result<c_int> {
-    let tag = UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR;
-    // SAFETY: the caller's chain consists of live structs tagged as what they are.
-    let found = unsafe { chain::find::<ur_exp_file_descriptor_t>(first, tag) };
-    let found = found.map(|own| own.fd).filter(|fd| *fd >= 0);
-    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
-}
-
 impl ExternalMem {
     /// `urBindlessImagesImportExternalMemoryExp`. This takes the file descriptor over if it succeeds: the driver does
     /// not, and each mapping needs it.
@@ -126,7 +118,8 @@ impl ExternalMem {
         ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         ensure(size > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let kind = imports(device, kind).ok_or(Error::unsupported())?;
-        let file = descriptor(desc.pNext)?;
+        // SAFETY: the caller's chain consists of live structs tagged as what they are.
+        let file = unsafe { file_descriptor(desc.pNext) }?;
         let context = &this.domain().state().native;
         exec::free(context, map(context, device, described(kind, file), size)?);
         let memory = Arc::new(Imported {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::ImageInfo;
-use ur::hal::answers::{ImageShape, image_info};
+use ur::hal::answers::{ImageRole, ImageShape, check_samples, image_info, mip_levels};
 use ur::object::{Error, InfoOut, Object, Result, ensure};
 
 use super::external::{ExternalMem, Imported};
-use super::limits::{self, Role};
+use super::limits;
 use super::{OfContext, able, bindless, check_home};
 use crate::device::Device;
 use crate::image::{self, NativeImage};
@@ -42,9 +42,9 @@ pub fn extent(shape: &ImageShape) -> [usize; 3] {
 pub fn shape_of(format: &ur_image_format_t, desc: &ur_image_desc_t) -> Result<ImageShape> {
     let shape = ImageShape::new(format, desc)?;
     let largest = shape.extent.into_iter().max().unwrap_or(1);
-    let few = desc.numMipLevel <= 1 + largest.ilog2() && desc.numSamples <= 1;
-    ensure(few, UR_RESULT_ERROR_INVALID_VALUE)?;
-    ensure(desc.numMipLevel <= 1, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    check_samples(desc)?;
+    let levels = mip_levels(desc, largest)?;
+    ensure(levels == 1, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     Ok(shape)
 }
 
@@ -69,7 +69,7 @@ fn create(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
     keeps: Option<Arc<Imported>>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
-    let shape = limits::check(device, (format, desc), Role::Memory)?;
+    let shape = limits::check(device, (format, desc), ImageRole::Sampled)?;
     let imported = keeps.as_ref().map(|memory| memory.described());
     let flags = ze_image_bindless_exp_desc_t {
         pNext: match &imported {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
+use ur::hal::answers::file_descriptor;
 use ur::object::{Body, Error, Kind, Object, Result, ensure};
 use ur::stream::{Queue, Work};
 
-use super::external::descriptor;
 use super::{OfContext, check_home};
 use crate::LevelZero;
 use crate::context::NativeContext;
@@ -80,7 +80,8 @@ impl ExternalSemaphore {
         let known = KINDS.iter().find(|(own, _)| *own == kind);
         let (_, native) = known.ok_or(Error::unsupported())?;
         let file = ze_external_semaphore_fd_ext_desc_t {
-            fd: descriptor(desc.pNext)?,
+            // SAFETY: the caller's chain consists of live structs tagged as what they are.
+            fd: unsafe { file_descriptor(desc.pNext) }?,
             ..Default::default()
         };
         let what = ze_external_semaphore_ext_desc_t {
@@ -111,11 +112,6 @@ impl ExternalSemaphore {
     }
 }
 
-/// The number that a semaphore counts to. A binary one has none.
-fn counted(has_value: bool, value: u64) -> u64 {
-    if has_value { value } else { 0 }
-}
-
 /// The work of a command on a semaphore. `INVALID_VALUE` for a queue of another device.
 fn work(
     this: &Object<Queue<LevelZero>>,
@@ -132,10 +128,8 @@ fn work(
 pub fn wait(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    has_value: bool,
     value: u64,
 ) -> Result<Work<LevelZero>> {
-    let value = counted(has_value, value);
     work(this, semaphore, move |own, list| {
         let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
         let mut how = ze_external_semaphore_wait_params_ext_t {
@@ -153,10 +147,8 @@ pub fn wait(
 pub fn signal(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    has_value: bool,
     value: u64,
 ) -> Result<Work<LevelZero>> {
-    let value = counted(has_value, value);
     work(this, semaphore, move |own, list| {
         let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
         let mut how = ze_external_semaphore_signal_params_ext_t {

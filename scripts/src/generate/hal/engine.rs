@@ -9,7 +9,7 @@ use super::traits::method_ty;
 use super::wrap;
 use crate::generate::{File, rust};
 use crate::model::Spec;
-use How::{Command, Engine, Hook, Part};
+use How::{Command, Engine, Hook, Part, SharedPart};
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 
@@ -22,8 +22,10 @@ enum How {
     /// The backend, by a hook of this name. The body calls it as `HOOK`.
     Hook(&'static str, &'static str),
     /// The engine, with something that the backend makes. The hook of the method's name gets these parameters and
-    /// returns a value of this type, and the body calls it as `HOOK`.
+    /// returns a value of this type, and the body calls it as `HOOK`. A parameter with a type is the body's own.
     Part(&'static str, &'static str, &'static str),
+    /// A part that several methods need, by a hook of this name.
+    SharedPart(&'static str, &'static str, &'static str, &'static str),
 }
 
 /// An object of the engine, with the answers of its methods.
@@ -114,13 +116,17 @@ const QUEUE: [(&str, How); 47] = [
     ("mem_image_copy", Part("image_src, image_dst, src_origin, dst_origin, region", "Work<B>",
         "Self::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, event_wait_list, HOOK?, event, false)")),
     ("bindless_images_image_copy_exp", Part("
-        src, dst, src_image_desc, dst_image_desc, src_image_format, dst_image_format, copy_region,
-        image_copy_flags, image_copy_input_types", "Work<B>",
-        "Self::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, event_wait_list, HOOK?, event, false)")),
-    ("bindless_images_wait_external_semaphore_exp", Part("semaphore, has_wait_value, wait_value", "Work<B>",
-        "Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP, event_wait_list, HOOK?, event, false)")),
-    ("bindless_images_signal_external_semaphore_exp", Part("semaphore, has_signal_value, signal_value", "Work<B>",
-        "Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP, event_wait_list, HOOK?, event, false)")),
+        from: ImageCopyEnd<'_>, to: ImageCopyEnd<'_>, copy_region, image_copy_flags, image_copy_input_types", "Work<B>", "
+        let from = ImageCopyEnd { address: src.expose_provenance(), desc: src_image_desc, format: src_image_format };
+        let to = ImageCopyEnd { address: dst.expose_provenance(), desc: dst_image_desc, format: dst_image_format };
+        Self::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, event_wait_list, HOOK?, event, false)")),
+    // A binary semaphore counts to no number.
+    ("bindless_images_wait_external_semaphore_exp", Part("semaphore, value: u64", "Work<B>", "
+        let value = if has_wait_value { wait_value } else { 0 };
+        Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP, event_wait_list, HOOK?, event, false)")),
+    ("bindless_images_signal_external_semaphore_exp", Part("semaphore, value: u64", "Work<B>", "
+        let value = if has_signal_value { signal_value } else { 0 };
+        Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP, event_wait_list, HOOK?, event, false)")),
     ("read_host_pipe", Part("program, pipe_symbol, dst, size", "Work<B>",
         "Self::enqueue(this, UR_COMMAND_READ_HOST_PIPE, event_wait_list, HOOK?, event, blocking)")),
     ("write_host_pipe", Part("program, pipe_symbol, src, size", "Work<B>",
@@ -160,7 +166,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 29] = [
+const CONTEXT: [(&str, How); 32] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -212,6 +218,15 @@ const CONTEXT: [(&str, How); 29] = [
         match prop_name {
             VirtualMemInfo::AccessMode => out.value(HOOK?),
         }")),
+    ("bindless_images_get_image_memory_handle_type_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok(HOOK?.into())")),
+    ("bindless_images_get_image_sampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok(HOOK?.into())")),
+    ("bindless_images_get_image_unsampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, true);
+        Ok(HOOK?.into())")),
     // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
         match native_event {
@@ -219,6 +234,8 @@ const CONTEXT: [(&str, How); 29] = [
             _ => HOOK,
         }")),
 ];
+
+const HAS_IMAGE: &str = "device, image_format, image_desc, role: ImageRole";
 
 #[rustfmt::skip]
 const EVENT: [(&str, How); 6] = [
@@ -348,9 +365,12 @@ pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<(File, Vec<Hooks>)
                     other += &hook(name, &signature);
                     body.replace("HOOK", &signature.forwarded(name))
                 }
-                Some((name, Part(params, result, body))) => {
+                Some((name, Part(params, result, body)))
+                | Some((_, SharedPart(name, params, result, body))) => {
                     let own = signature.part(params, result)?;
-                    other += &hook(name, &own);
+                    if !other.contains(&format!("fn {name}(")) {
+                        other += &hook(name, &own);
+                    }
                     body.replace("HOOK", &own.forwarded(name))
                 }
                 None if of.rest_is_hooks => {
@@ -446,6 +466,7 @@ use crate::hal::{
     self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
     UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks,
 };
+use crate::hal::answers::ImageRole;
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
@@ -456,7 +477,7 @@ use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
-    CommandBuffer, Context, Event, ExecutableGraph, Graph, Kind, PlainLaunch, Queue,
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
     RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
@@ -470,7 +491,9 @@ pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {
         let of = OBJECTS.iter().find(|of| of.object == method.0)?;
         let listed = of.methods.iter().find(|(name, _)| *name == method.1);
         match listed {
-            Some((_, Hook(name, "HOOK")) | (name, Part(..))) => Some((method, (*name).to_owned())),
+            Some((_, Hook(name, "HOOK") | SharedPart(name, ..)) | (name, Part(..))) => {
+                Some((method, (*name).to_owned()))
+            }
             None if of.rest_is_hooks => Some((method.clone(), method.1)),
             _ => None,
         }
@@ -497,9 +520,12 @@ impl Signature {
         }
     }
 
-    /// The signature of a hook with these of the parameters.
+    /// The signature of a hook with these parameters: the method's, but for those with a type.
     fn part(&self, names: &str, result: &str) -> Result<Self> {
         let find = |name: &str| {
+            if let Some((name, ty)) = name.split_once(": ") {
+                return Ok((name.trim().to_owned(), ty.to_owned()));
+            }
             let found = self.params.iter().find(|(own, _)| own == name.trim());
             found
                 .cloned()
