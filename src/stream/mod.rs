@@ -70,3 +70,18 @@ pub use work::image_copy::{ImageCopyEnd, ImageRegion, image_ends, image_regions,
 pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};
+
+/// The types of a [`Backend`](crate::hal::Backend) that are the engine's.
+#[macro_export]
+macro_rules! engine_types {
+    () => {
+        type Context = $crate::stream::Context<Self>;
+        type Event = $crate::stream::Event<Self>;
+        type Queue = $crate::stream::Queue<Self>;
+        type UsmPool = $crate::stream::UsmPool<Self>;
+        type CommandBuffer = $crate::stream::CommandBuffer<Self>;
+        type CommandBufferCommand = $crate::stream::RecordedCommand<Self>;
+        type Graph = $crate::stream::Graph<Self>;
+        type ExecutableGraph = $crate::stream::ExecutableGraph<Self>;
+    };
+}

@@ -416,12 +416,6 @@ macro_rules! context_hooks {
                 fn usm_pitched_alloc_exp(device: &Object<B::Device>, usm_desc: Option<&ur_usm_desc_t>,
                     pool: Option<&Object<B::UsmPool>>, width_in_bytes: usize, height: usize,
                     element_size_bytes: usize) -> (*mut c_void, usize);
-                /// `urBindlessImagesUnsampledImageHandleDestroyExp`
-                fn bindless_images_unsampled_image_handle_destroy_exp(device: &Object<B::Device>,
-                    image: ur_exp_image_native_handle_t) -> ();
-                /// `urBindlessImagesSampledImageHandleDestroyExp`
-                fn bindless_images_sampled_image_handle_destroy_exp(device: &Object<B::Device>,
-                    image: ur_exp_image_native_handle_t) -> ();
                 /// `urBindlessImagesImageAllocateExp`
                 fn bindless_images_image_allocate_exp(device: &Object<B::Device>,
                     image_format: &ur_image_format_t,

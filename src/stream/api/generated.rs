@@ -85,6 +85,9 @@ macro_rules! named_hooks {
                 /// `urEventCreateWithNativeHandle`
                 fn event_create_with_native_handle(native_event: ur_native_handle_t,
                     properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
+                /// `urBindlessImagesUnsampledImageHandleDestroyExp`
+                fn destroy_image(device: &Object<B::Device>, image: ur_exp_image_native_handle_t,
+                    is_sampled: bool) -> ();
                 /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
                 fn has_image(device: &Object<B::Device>, image_format: &ur_image_format_t,
                     image_desc: &ur_image_desc_t, role: ImageRole) -> bool;
@@ -950,6 +953,22 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         pool.core().refresh_native();
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())
+    }
+    fn bindless_images_unsampled_image_handle_destroy_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        let is_sampled = false;
+        (B::HOOKS.destroy_image)(this, device, image, is_sampled)
+    }
+    fn bindless_images_sampled_image_handle_destroy_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        let is_sampled = true;
+        (B::HOOKS.destroy_image)(this, device, image, is_sampled)
     }
     fn bindless_images_get_image_memory_handle_type_support_exp(
         this: &Object<Self>,

@@ -137,32 +137,15 @@ fn linear(
     })
 }
 
-fn destroy(
+/// `urBindlessImagesUnsampledImageHandleDestroyExp` and its sampled form. `INVALID_VALUE` for other numbers.
+pub fn destroy(
     this: &OfContext,
     device: &Object<Device>,
-    is_sampled: bool,
     image: ur_exp_image_native_handle_t,
+    is_sampled: bool,
 ) -> Result<()> {
     let key = (is_sampled, gpu(this, device)?.device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
     // The driver's object ends without the lock.
     ensure(ended.is_some(), UR_RESULT_ERROR_INVALID_VALUE)
-}
-
-/// `urBindlessImagesUnsampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, false, image)
-}
-
-/// `urBindlessImagesSampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_sampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, true, image)
 }

@@ -210,33 +210,16 @@ fn check_linear(
     Ok(has_pitch.then_some(rows.pitch))
 }
 
-fn destroy(
+/// `urBindlessImagesUnsampledImageHandleDestroyExp` and its sampled form. `INVALID_VALUE` for other numbers.
+pub fn destroy(
     this: &OfContext,
     device: &Object<Device>,
-    is_sampled: bool,
     image: ur_exp_image_native_handle_t,
+    is_sampled: bool,
 ) -> Result<()> {
     able(this, device)?;
     let key = key(is_sampled, device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
     // The driver's object ends without the lock.
     ensure(ended.is_some(), WRONG.code())
-}
-
-/// `urBindlessImagesUnsampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, false, image)
-}
-
-/// `urBindlessImagesSampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_sampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, true, image)
 }

@@ -36,7 +36,7 @@ use ur::timeline::sync::Mutex;
 
 pub use copy::work as copy;
 pub use external::{ExternalMem, can_import, can_import_kind, exports, free_linear, map_linear};
-pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
+pub use handle::{create_sampled, create_unsampled, destroy as destroy_image};
 pub use limits::has_image;
 pub use memory::{allocate, free, free_mipmap, info, level, map_array};
 pub use pitched::alloc as alloc_pitched;

@@ -166,7 +166,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 32] = [
+const CONTEXT: [(&str, How); 34] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -218,6 +218,12 @@ const CONTEXT: [(&str, How); 32] = [
         match prop_name {
             VirtualMemInfo::AccessMode => out.value(HOOK?),
         }")),
+    ("bindless_images_unsampled_image_handle_destroy_exp", SharedPart("destroy_image", "device, image, is_sampled: bool", "()", "
+        let is_sampled = false;
+        HOOK")),
+    ("bindless_images_sampled_image_handle_destroy_exp", SharedPart("destroy_image", "device, image, is_sampled: bool", "()", "
+        let is_sampled = true;
+        HOOK")),
     ("bindless_images_get_image_memory_handle_type_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
         let role = ImageRole::of(image_mem_handle_type, false);
         Ok(HOOK?.into())")),
