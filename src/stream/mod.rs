@@ -44,7 +44,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Hooks, Runtime, device_info};
+pub use api::{Hooked, Hooks, Runtime, device_info};
 pub use buffer::{BufferRange, Copies, EndedMapping, Home, HostCopy, Mappings, Use, Uses};
 pub use context::Context;
 pub use context::sharing::ExportedBlock;
@@ -62,12 +62,26 @@ pub use event::Event;
 pub use program::{Built, Part, Parts};
 pub use queue::Queue;
 pub use queue::graph::{ExecutableGraph, Graph};
-pub use queue::native_command::NativeCall;
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;
 pub use usm::memory::UsmRange;
 pub use work::call::HostFunction;
-pub use work::image_copy::{ImageRegion, image_ends, image_regions, linear_image};
+pub use work::image_copy::{ImageCopyEnd, ImageRegion, image_ends, image_regions, linear_image};
 pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};
+
+/// The types of a [`Backend`](crate::hal::Backend) that are the engine's.
+#[macro_export]
+macro_rules! engine_types {
+    () => {
+        type Context = $crate::stream::Context<Self>;
+        type Event = $crate::stream::Event<Self>;
+        type Queue = $crate::stream::Queue<Self>;
+        type UsmPool = $crate::stream::UsmPool<Self>;
+        type CommandBuffer = $crate::stream::CommandBuffer<Self>;
+        type CommandBufferCommand = $crate::stream::RecordedCommand<Self>;
+        type Graph = $crate::stream::Graph<Self>;
+        type ExecutableGraph = $crate::stream::ExecutableGraph<Self>;
+    };
+}

@@ -10,9 +10,8 @@ pub use fake_driver::{FakeDriver, FakeLane, FakeStream, Flag, Marker};
 pub use fixture::*;
 
 use super::{
-    CommandBuffer, Compiled, CompletionCallback, Context, Devices, Driver, Event, ExecutableGraph,
-    FAILED, Graph, Hooks, Kind, LaunchRequest, Payload, Progress, Queue, RecordedCommand, Runtime,
-    Step, Timestamps, UsmPool, Work,
+    Compiled, CompletionCallback, Devices, Driver, FAILED, Hooked, Kind, LaunchRequest, Payload,
+    Progress, Runtime, Step, Timestamps, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -89,21 +88,14 @@ macro_rules! fake {
             type Adapter = hal::NoAdapter;
             type Platform = hal::NoPlatform;
             type Device = FakeDevice;
-            type Context = Context<Self>;
-            type Event = Event<Self>;
             type Program = hal::NoProgram;
             type Kernel = hal::NoKernel;
-            type Queue = Queue<Self>;
             type Sampler = hal::NoSampler;
             type Mem = FakeMem;
             type PhysicalMem = hal::NoPhysicalMem;
-            type UsmPool = UsmPool<Self>;
             type ExternalMem = hal::NoExternalMem;
             type ExternalSemaphore = hal::NoExternalSemaphore;
-            type CommandBuffer = CommandBuffer<Self>;
-            type CommandBufferCommand = RecordedCommand<Self>;
-            type Graph = Graph<Self>;
-            type ExecutableGraph = ExecutableGraph<Self>;
+            crate::engine_types!();
             const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
 
             fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
@@ -111,7 +103,7 @@ macro_rules! fake {
             }
         }
 
-        impl Hooks<Self> for $fake {}
+        impl Hooked for $fake {}
 
         impl Payload for $fake {
             type Launch = u32;

@@ -56,14 +56,27 @@ impl State {
         })
     }
 
-    /// A device that has pages.
-    pub fn paged(&self) -> Result<&Arc<Gpu>> {
-        let found = self.gpus.iter().find(|gpu| gpu.pages.is_some());
-        found.ok_or(Error::unsupported())
+    /// Reserves addresses, at `hint` if they are free there.
+    pub fn reserve(&self, hint: usize, bytes: usize) -> Result<usize> {
+        let paged = self.gpus.iter().find(|gpu| gpu.pages.is_some());
+        self.space
+            .reserve(paged.ok_or(Error::unsupported())?, hint, bytes)
+    }
+
+    /// Bytes of a page of the device, else of a page that suits all devices: a range of the context may get memory
+    /// of any of them.
+    pub fn page_bytes(&self, device: Option<&Object<Device>>) -> Result<usize> {
+        match device {
+            Some(device) => Ok(pages(&*device.gpu()?)?.bytes),
+            None => {
+                let each = self.pages().map(|pages| pages.bytes);
+                each.max().ok_or(Error::unsupported())
+            }
+        }
     }
 
     /// The pages of its devices that have any.
-    pub fn pages(&self) -> impl Iterator<Item = Pages> {
+    fn pages(&self) -> impl Iterator<Item = Pages> {
         self.gpus.iter().filter_map(|gpu| gpu.pages)
     }
 }

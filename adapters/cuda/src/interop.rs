@@ -94,7 +94,10 @@ fn flags(gpu: &Gpu, stream: RawStream) -> Result<ur_queue_flags_t> {
 }
 
 /// The stream of a queue.
-pub fn queue_handle(this: &Object<Queue<Cuda>>) -> Result<ur_native_handle_t> {
+pub fn queue_handle(
+    this: &Object<Queue<Cuda>>,
+    _: Option<&ur_queue_native_desc_t>,
+) -> Result<ur_native_handle_t> {
     this.with_native(|lane| lane.stream().expose_provenance())
 }
 

@@ -47,7 +47,6 @@ use std::sync::Arc;
 use ur::abi::{UR_BACKEND_CUDA, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
-use ur::stream;
 
 /// The backend.
 pub struct Cuda;
@@ -56,21 +55,14 @@ impl hal::Backend for Cuda {
     type Adapter = adapter::Adapter;
     type Platform = platform::Platform;
     type Device = device::Device;
-    type Context = stream::Context<Self>;
-    type Event = stream::Event<Self>;
     type Program = program::Program;
     type Kernel = kernel::Kernel;
-    type Queue = stream::Queue<Self>;
     type Sampler = sampler::Sampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
-    type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = bindless::ExternalMem;
     type ExternalSemaphore = bindless::ExternalSemaphore;
-    type CommandBuffer = stream::CommandBuffer<Self>;
-    type CommandBufferCommand = stream::RecordedCommand<Self>;
-    type Graph = stream::Graph<Self>;
-    type ExecutableGraph = stream::ExecutableGraph<Self>;
+    ur::engine_types!();
     const BACKEND: ur_backend_t = UR_BACKEND_CUDA;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {

@@ -19,9 +19,10 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
-use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::object::{Body, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{
-    self, Context, Driver, HostCopy, MappedPointer, Mappings, Use, Uses, Work, in_user_function,
+    self, Context, Driver, HostCopy, MappedPointer, Mappings, Queue, Use, Uses, Work,
+    in_user_function,
 };
 
 use crate::Cuda;
@@ -143,15 +144,16 @@ impl Mem {
         })
     }
 
-    /// A buffer over device memory of the caller's, from an address to the end of its allocation. `owned`: the
-    /// buffer frees it. `INVALID_VALUE` if the driver knows no memory there, or if it is `owned` and no
-    /// allocation of the driver's starts there. `UNSUPPORTED_FEATURE` if a device of the context does not
+    /// A buffer over device memory of the caller's, from an address to the end of its allocation. The
+    /// buffer frees it if it owns the handle. `INVALID_VALUE` if the driver knows no memory there, or if the buffer
+    /// owns it and no allocation of the driver's starts there. `UNSUPPORTED_FEATURE` if a device of the context does not
     /// reach it.
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        owned: bool,
+        properties: Option<&ur_mem_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let bytes = match context.room_at(native)? {
             Some(room) => {
                 ensure(!owned, UR_RESULT_ERROR_INVALID_VALUE)?;
@@ -424,11 +426,9 @@ pub fn on_buffers(work: Work<Cuda>, dst: Option<&Mem>, src: Option<&Mem>) -> Wor
     }
 }
 
-/// Work that makes buffers ready for foreign commands on a device. None if they need nothing.
-pub fn bring<'a>(
-    device: &Object<Device>,
-    mems: impl Iterator<Item = &'a Object<Mem>>,
-) -> Result<Option<Work<Cuda>>> {
+/// Work that makes buffers ready for foreign commands of a queue. None if they need nothing.
+pub fn bring(queue: &Object<Queue<Cuda>>, mems: Handles<'_, Mem>) -> Result<Option<Work<Cuda>>> {
+    let (device, mems) = (queue.device(), mems.iter());
     let parts: Vec<_> = mems.filter_map(|mem| Some((mem.moving()?, mem))).collect();
     for (part, mem) in &parts {
         match part {

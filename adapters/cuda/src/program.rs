@@ -81,6 +81,16 @@ impl Body for Program {
 }
 
 impl Program {
+    /// `urProgramCreateWithIL`
+    pub fn from_il(
+        _: &OfContext,
+        il: &[u8],
+        _: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        ensure(!il.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
+        Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
+    }
+
     /// `urProgramCreateWithBinary`
     pub fn from_binaries(
         context: &OfContext,
@@ -100,8 +110,9 @@ impl Program {
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        owned: bool,
+        properties: Option<&ur_program_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_PROGRAM)?;
         let device = &context.devices()[0];
         let raw = std::ptr::with_exposed_provenance_mut(native);
@@ -121,6 +132,7 @@ impl Program {
         context: &OfContext,
         native: ur_native_handle_t,
         program: Option<&Object<Self>>,
+        _: Option<&ur_kernel_native_properties_t>,
     ) -> Result<Arc<Object<Kernel>>> {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_KERNEL)?;
         let raw: CUfunction = std::ptr::with_exposed_provenance_mut(native);
@@ -128,7 +140,7 @@ impl Program {
         let module = Module::of_function(&gpu, raw)?;
         let program = match (program, module) {
             (Some(program), _) => program.arc(),
-            (None, Some(module)) => Self::from_native(context, module.expose_provenance(), false)?,
+            (None, Some(module)) => Self::from_native(context, module.expose_provenance(), None)?,
             // The driver does not tell the module of a function.
             (None, None) => return Err(Error::unsupported()),
         };
@@ -150,8 +162,28 @@ impl Program {
         ))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and loads it.
-    pub fn link<'a>(
+    /// `urProgramLink`: for all devices of the context.
+    pub fn link_all(
+        context: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, context.each_device(), programs, options)
+    }
+
+    /// `urProgramLinkExp`
+    pub fn link_for(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, devices.iter(), programs, options)
+    }
+
+    /// Links several programs to one and loads it.
+    fn link<'a>(
         context: &OfContext,
         devices: impl Iterator<Item = &'a Object<Device>>,
         programs: Handles<'_, Program>,
@@ -184,8 +216,36 @@ impl Program {
         Ok(hal::new::<Cuda, _>(Self { parts, metadata }))
     }
 
+    /// `urProgramBuild`: for all devices of the context.
+    pub fn build_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.build(
+            context.each_device(),
+            UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
+            options,
+        )
+    }
+
+    /// `urProgramCompile`: for all devices of the context.
+    pub fn compile_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.build(
+            context.each_device(),
+            UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
+            options,
+        )
+    }
+
     /// Loads the code for those of the devices that the program has code for.
-    pub fn build<'a>(
+    fn build<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
         binary: ur_program_binary_type_t,

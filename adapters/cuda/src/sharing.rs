@@ -13,21 +13,24 @@ mod exportable;
 mod memory;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::UR_BACKEND_CUDA;
 use ur::ipc::Given;
 use ur::ipc::blob::{Kind, Subject};
-use ur::object::Object;
 use ur::object::env::Env;
+use ur::object::{Object, Result};
 use ur::stream::Context;
 use ur::timeline::sync::Mutex;
 
 pub use event::{get as get_event, new as new_event, open as open_event, record as record_event};
 pub use exportable::{
-    alloc as alloc_exportable, export as export_descriptor, free as free_exportable,
+    alloc as alloc_exportable, export as export_exportable, free as free_exportable,
 };
-pub use memory::{close_memory, get_memory, get_physical, open_memory, open_physical};
+pub use memory::{
+    close_memory, close_physical, get_memory, get_physical, open_memory, open_physical,
+};
 
 use crate::Cuda;
 use crate::exec::Gpu;
@@ -60,6 +63,12 @@ pub struct Shared {
 pub const fn kind(subject: Subject) -> Kind {
     let backend = UR_BACKEND_CUDA;
     Kind { backend, subject }
+}
+
+/// Ends what the caller was given for other processes.
+pub fn put(this: &OfContext, data: *const c_void, subject: Subject) -> Result<()> {
+    let given = &this.domain().state().shared.given;
+    given.put(data, kind(subject))
 }
 
 impl Shared {

@@ -47,8 +47,9 @@ impl Kernel {
         context: &Object<Context<LevelZero>>,
         native: ur_native_handle_t,
         program: Option<&Object<Program>>,
-        owned: bool,
+        properties: Option<&ur_kernel_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_KERNEL)?;
         // The driver does not tell the module of a kernel.
         let program = program.ok_or(Error::unsupported())?;

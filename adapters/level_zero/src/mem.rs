@@ -19,9 +19,9 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
 use ur::hal::{self, ImageInfo, MemInfo};
-use ur::object::{Body, InfoOut, Kind, Object, Result, ensure};
+use ur::object::{Body, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{
-    Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Use, Uses, Work,
+    Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Queue, Use, Uses, Work,
     in_user_function,
 };
 
@@ -138,8 +138,9 @@ impl Mem {
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        own: bool,
+        properties: Option<&ur_mem_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let own = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_MEM_OBJECT)?;
         let state = context.domain().state();
         let bytes = exec::range(&state.native, native)?;
@@ -366,15 +367,15 @@ impl Mem {
     }
 }
 
-/// Work that makes memory ready for foreign commands on a device, which may read and write there. None if it needs
+/// Work that makes memory ready for foreign commands of a queue, which may read and write there. None if it needs
 /// nothing.
-pub fn bring<'a>(
-    device: &Object<Device>,
-    mems: impl Iterator<Item = &'a Object<Mem>>,
+pub fn bring(
+    queue: &Object<Queue<LevelZero>>,
+    mems: Handles<'_, Mem>,
 ) -> Result<Option<Work<LevelZero>>> {
     let mut parts = Vec::new();
-    for mem in mems {
-        mem.begin(device, Use::Writes)?;
+    for mem in mems.iter() {
+        mem.begin(queue.device(), Use::Writes)?;
         parts.extend(mem.part());
     }
     if parts.is_empty() {

@@ -242,6 +242,8 @@ fn number(bytes: &[u8]) -> Option<usize> {
     short(bytes).or_else(|| long(bytes))
 }
 
+const NO_FLAGS: ur_exp_program_flags_t = ur_exp_program_flags_t(0);
+
 impl Program {
     /// `urProgramCreateWithIL`
     pub fn from_il(
@@ -287,8 +289,9 @@ impl Program {
     pub fn from_native(
         context: &OfContext,
         native: ur_native_handle_t,
-        owned: bool,
+        properties: Option<&ur_program_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         ensure(native != 0, UR_RESULT_ERROR_INVALID_PROGRAM)?;
         let part = Part::new(&context.devices()[0], Vec::new());
         let native_context = &context.domain().state().native;
@@ -300,8 +303,28 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: links several programs to one and builds it.
-    pub fn link<'a>(
+    /// `urProgramLink`: for all devices of the context.
+    pub fn link_all(
+        context: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, context.each_device(), programs, options, NO_FLAGS)
+    }
+
+    /// `urProgramLinkExp`
+    pub fn link_for(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        flags: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, devices.iter(), programs, options, flags)
+    }
+
+    /// Links several programs to one and builds it.
+    fn link<'a>(
         context: &OfContext,
         devices: impl Iterator<Item = &'a Object<Device>>,
         programs: Handles<'_, Program>,
@@ -354,7 +377,27 @@ impl Program {
         Ok(())
     }
 
-    pub fn build<'a>(
+    /// `urProgramBuild`: for all devices of the context.
+    pub fn build_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.build(context.each_device(), options, NO_FLAGS)
+    }
+
+    /// `urProgramCompile`: for all devices of the context.
+    pub fn compile_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.compile(context.each_device(), options)
+    }
+
+    fn build<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
         options: Option<&CStr>,
@@ -366,7 +409,7 @@ impl Program {
             .for_each(devices, |part| part.build(self.context(), options, symbols))
     }
 
-    pub fn compile<'a>(
+    fn compile<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<Device>>,
         options: Option<&CStr>,

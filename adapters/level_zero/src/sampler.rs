@@ -117,8 +117,9 @@ impl Sampler {
     pub fn from_native(
         context: &Object<Context<LevelZero>>,
         native: ur_native_handle_t,
-        owned: bool,
+        properties: Option<&ur_sampler_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         let device = &context.devices()[0];
         ensure(device.has_images(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         ensure(native != 0, UR_RESULT_ERROR_INVALID_VALUE)?;

@@ -14,6 +14,7 @@ mod exportable;
 mod memory;
 
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::sync::Arc;
 
 use ur::abi::{UR_BACKEND_LEVEL_ZERO, UR_RESULT_ERROR_UNSUPPORTED_FEATURE};
@@ -26,9 +27,11 @@ use ur::timeline::sync::Mutex;
 
 pub use event::{get as get_event, new as new_event, open as open_event, record as record_event};
 pub use exportable::{
-    alloc as alloc_exportable, export as export_descriptor, free as free_exportable,
+    alloc as alloc_exportable, export as export_exportable, free as free_exportable,
 };
-pub use memory::{close_memory, get_memory, get_physical, open_memory, open_physical};
+pub use memory::{
+    close_memory, close_physical, get_memory, get_physical, open_memory, open_physical,
+};
 
 use crate::LevelZero;
 use crate::device::Device;
@@ -55,7 +58,7 @@ pub const fn kind(subject: Subject) -> Kind {
 }
 
 /// `UNSUPPORTED_FEATURE` unless processes can share such objects of every device of the context.
-pub fn check_able(this: &OfContext, subject: Subject) -> Result<()> {
+fn check_able(this: &OfContext, subject: Subject) -> Result<()> {
     let able = |device: &Arc<Object<Device>>| match subject {
         Subject::Memory => device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY),
         Subject::Physical => device.physical_descriptor().is_some(),
@@ -63,6 +66,12 @@ pub fn check_able(this: &OfContext, subject: Subject) -> Result<()> {
     };
     let all = this.devices().iter().all(able);
     ensure(all, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+}
+
+/// Ends what the caller was given for other processes.
+pub fn put(this: &OfContext, data: *const c_void, subject: Subject) -> Result<()> {
+    check_able(this, subject)?;
+    shared(this).given.put(data, kind(subject))
 }
 
 fn shared(this: &OfContext) -> &Shared {

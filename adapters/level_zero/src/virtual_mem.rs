@@ -5,7 +5,7 @@
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::ptr::{from_mut, null};
+use std::ptr::{from_mut, null, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -17,9 +17,11 @@ use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
-use crate::context::NativeContext;
+use crate::context::{NativeContext, State};
 use crate::device::Device;
 use crate::lz::*;
+
+type OfContext = Object<Context<LevelZero>>;
 
 /// The ranges of one context, and the memory that is mapped to them. Memory lives while it is mapped.
 #[derive(Default)]
@@ -117,6 +119,37 @@ fn at(addr: usize) -> *const c_void {
     std::ptr::with_exposed_provenance(addr)
 }
 
+/// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
+pub fn space(this: &OfContext) -> Result<&AddressSpace> {
+    let able = this.each_device().all(|device| device.has_virtual_memory());
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    Ok(&this.domain().state().space)
+}
+
+/// Bytes of a page of the device, else of a page that suits all devices of the context, for blocks of this size.
+pub fn granularity(
+    this: &OfContext,
+    device: Option<&Object<Device>>,
+    bytes: usize,
+) -> Result<usize> {
+    space(this)?;
+    let of = |device| page_bytes(&this.domain().state().native, device, bytes);
+    match device {
+        Some(device) => of(device),
+        None => this
+            .each_device()
+            .try_fold(1, |most, device| Ok(most.max(of(device)?))),
+    }
+}
+
+/// Reserves addresses, at `hint` if they are free there.
+pub fn reserve(this: &OfContext, hint: *const c_void, bytes: usize) -> Result<*mut c_void> {
+    let page = granularity(this, None, bytes)?;
+    let State { space, native, .. } = this.domain().state();
+    let start = space.reserve(native, page, hint.addr(), bytes)?;
+    Ok(with_exposed_provenance_mut(start))
+}
+
 /// Bytes of a page of the device, for blocks of this size.
 pub fn page_bytes(context: &NativeContext, device: &Device, bytes: usize) -> Result<usize> {
     let mut page = 0;
@@ -146,7 +179,6 @@ fn free(context: &NativeContext, start: usize, bytes: usize) -> Result<()> {
 }
 
 impl AddressSpace {
-    /// Reserves addresses, at `hint` if they are free there.
     pub fn reserve(
         &self,
         context: &Arc<NativeContext>,
@@ -249,7 +281,7 @@ impl Drop for AddressSpace {
 
 /// Memory without an address.
 pub struct PhysicalMem {
-    context: Arc<Object<Context<LevelZero>>>,
+    context: Arc<OfContext>,
     device: Arc<Object<Device>>,
     bytes: usize,
     flags: ur_physical_mem_flags_t,
@@ -260,11 +292,12 @@ pub struct PhysicalMem {
 
 impl PhysicalMem {
     pub fn create(
-        context: &Object<Context<LevelZero>>,
+        context: &OfContext,
         device: &Object<Device>,
         bytes: usize,
         properties: Option<&ur_physical_mem_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        space(context)?;
         context.check_device(device)?;
         let flags = properties.map_or_else(Default::default, |properties| properties.flags);
         let kind = match flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) {
@@ -289,7 +322,7 @@ impl PhysicalMem {
 
     /// The memory of another process, by a descriptor.
     pub fn open(
-        context: &Object<Context<LevelZero>>,
+        context: &OfContext,
         device: &Object<Device>,
         bytes: usize,
         file: &OwnedFd,
@@ -308,7 +341,7 @@ impl PhysicalMem {
     }
 
     fn made(
-        context: &Object<Context<LevelZero>>,
+        context: &OfContext,
         device: &Object<Device>,
         (bytes, flags): (usize, ur_physical_mem_flags_t),
         block: Arc<Block>,

@@ -2,17 +2,15 @@
 //! after it has resolved handles, and converts its failure to an error code.
 
 use std::convert::Infallible;
-use std::ffi::{CStr, c_void};
-use std::ptr;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use ur::abi::*;
-use ur::hal::{VirtualMemGranularityInfo, VirtualMemInfo};
-use ur::object::{Error, Handles, InfoOut, Object, Result, ensure};
+use ur::object::{Object, Result, ensure};
 use ur::stream::{
-    CompletionCallback, Context, Devices, Driver, Hooks, Kind, LaunchRequest, MappedPointer,
-    Payload, Pitched, Progress, Timestamps, Work,
+    CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Pitched,
+    Progress, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -25,7 +23,7 @@ use crate::kernel::Kernel;
 use crate::mem::Mem;
 use crate::pages::{self, PAGE_BYTES};
 use crate::program::Program;
-use crate::virtual_mem::{AddressSpace, PhysicalMem, granularity};
+use crate::virtual_mem::AddressSpace;
 
 impl Payload for Cpu {
     type Launch = Arc<Launch>;
@@ -258,171 +256,5 @@ impl Stamp for Stamped {
 
     fn ended(&self, at: u64) {
         self.0.end.store(at, Ordering::Relaxed);
-    }
-}
-
-fn pointer(address: usize) -> *mut c_void {
-    ptr::with_exposed_provenance_mut(address)
-}
-
-type OfContext = Object<Context<Cpu>>;
-
-impl Hooks<Cpu> for Cpu {
-    fn mem_buffer_create(
-        this: &OfContext,
-        flags: ur_mem_flags_t,
-        size: usize,
-        properties: Option<&ur_buffer_properties_t>,
-    ) -> Result<Arc<Object<Mem>>> {
-        Mem::create(this, flags, size, properties)
-    }
-
-    fn program_create_with_binary(
-        this: &OfContext,
-        devices: Handles<'_, Device>,
-        lengths: &[usize],
-        binaries: &[*const u8],
-        properties: Option<&ur_program_properties_t>,
-    ) -> Result<Arc<Object<Program>>> {
-        Program::from_binaries(this, devices, lengths, binaries, properties)
-    }
-
-    fn program_create_with_il(
-        _: &OfContext,
-        _: &[u8],
-        _: Option<&ur_program_properties_t>,
-    ) -> Result<Arc<Object<Program>>> {
-        Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
-    }
-
-    fn program_build(
-        this: &OfContext,
-        program: &Object<Program>,
-        options: Option<&CStr>,
-    ) -> Result<()> {
-        let devices = this.devices().iter().map(|device| &**device);
-        program.build(this, devices, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
-    }
-
-    fn program_compile(
-        this: &OfContext,
-        program: &Object<Program>,
-        options: Option<&CStr>,
-    ) -> Result<()> {
-        let devices = this.devices().iter().map(|device| &**device);
-        program.build(
-            this,
-            devices,
-            UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
-            options,
-        )
-    }
-
-    fn program_link(
-        this: &OfContext,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Program>>> {
-        Program::link(
-            this,
-            this.devices().iter().map(|device| &**device),
-            programs,
-            options,
-        )
-    }
-
-    fn program_link_exp(
-        this: &OfContext,
-        devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Program>>> {
-        Program::link(this, devices.iter(), programs, options)
-    }
-
-    /// Checks the programs only: the system's linker resolves symbols when it loads a shared object.
-    fn program_dynamic_link_exp(this: &OfContext, programs: Handles<'_, Program>) -> Result<()> {
-        programs
-            .iter()
-            .try_for_each(|program| program.check_context(this))
-    }
-
-    fn virtual_mem_granularity_get_info(
-        _: &OfContext,
-        _: Option<&Object<Device>>,
-        _: usize,
-        what: VirtualMemGranularityInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => {
-                out.value(granularity())
-            }
-        }
-    }
-
-    fn virtual_mem_reserve(
-        this: &OfContext,
-        start: *const c_void,
-        size: usize,
-    ) -> Result<*mut c_void> {
-        this.domain()
-            .state()
-            .reserve(start.addr(), size)
-            .map(pointer)
-    }
-
-    fn virtual_mem_free(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
-        this.domain().state().free(start.addr(), size)
-    }
-
-    fn virtual_mem_map(
-        this: &OfContext,
-        start: *const c_void,
-        size: usize,
-        memory: &Object<PhysicalMem>,
-        offset: usize,
-        flags: ur_virtual_mem_access_flags_t,
-    ) -> Result<()> {
-        this.domain()
-            .state()
-            .map(start.addr(), size, memory, offset, flags)
-    }
-
-    fn virtual_mem_unmap(this: &OfContext, start: *const c_void, size: usize) -> Result<()> {
-        this.domain().state().unmap(start.addr(), size)
-    }
-
-    fn virtual_mem_set_access(
-        this: &OfContext,
-        start: *const c_void,
-        size: usize,
-        flags: ur_virtual_mem_access_flags_t,
-    ) -> Result<()> {
-        this.domain().state().set_access(start.addr(), size, flags)
-    }
-
-    fn virtual_mem_get_info(
-        this: &OfContext,
-        start: *const c_void,
-        size: usize,
-        what: VirtualMemInfo,
-        out: InfoOut<'_>,
-    ) -> Result<()> {
-        match what {
-            VirtualMemInfo::AccessMode => {
-                out.value(this.domain().state().access(start.addr(), size)?)
-            }
-        }
-    }
-
-    fn physical_mem_create(
-        this: &OfContext,
-        device: &Object<Device>,
-        size: usize,
-        properties: Option<&ur_physical_mem_properties_t>,
-    ) -> Result<Arc<Object<PhysicalMem>>> {
-        PhysicalMem::create(this, device, size, properties)
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Owns discovery (`adapter`, `platform`, `device`, `cpu`), programs in their two forms and kernels
 //! (`program`, `kernel`), and buffers, pages and mapped memory (`mem`, `pages`, `virtual_mem`). It also owns the
-//! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`).
+//! threads that run commands (`exec`), and the bridge from the stream engine to them (`driver`, `hooks`).
 //! Uses the shared layers in `ur`. Must never know a loader or another adapter.
 //!
 //! A kernel is a function `void(void *const *args, state *)`. Mostly it is called once for each
@@ -24,6 +24,7 @@ mod cpu;
 mod device;
 mod driver;
 mod exec;
+mod hooks;
 mod kernel;
 mod mem;
 mod pages;
@@ -38,7 +39,6 @@ use std::sync::Arc;
 use ur::abi::{UR_BACKEND_NATIVE_CPU, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
-use ur::stream;
 
 /// The backend.
 pub struct Cpu;
@@ -47,21 +47,14 @@ impl hal::Backend for Cpu {
     type Adapter = adapter::Adapter;
     type Platform = platform::Platform;
     type Device = device::Device;
-    type Context = stream::Context<Self>;
-    type Event = stream::Event<Self>;
     type Program = program::Program;
     type Kernel = kernel::Kernel;
-    type Queue = stream::Queue<Self>;
     type Sampler = hal::NoSampler;
     type Mem = mem::Mem;
     type PhysicalMem = virtual_mem::PhysicalMem;
-    type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;
     type ExternalSemaphore = hal::NoExternalSemaphore;
-    type CommandBuffer = stream::CommandBuffer<Self>;
-    type CommandBufferCommand = stream::RecordedCommand<Self>;
-    type Graph = stream::Graph<Self>;
-    type ExecutableGraph = stream::ExecutableGraph<Self>;
+    ur::engine_types!();
     const BACKEND: ur_backend_t = UR_BACKEND_NATIVE_CPU;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {

@@ -120,8 +120,48 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink` and `urProgramLinkExp`: a program with the code of all given programs.
-    pub fn link<'a>(
+    /// `urProgramCreateWithIL`
+    pub fn from_il(
+        _: &Object<Context<Cpu>>,
+        _: &[u8],
+        _: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
+    }
+
+    /// `urProgramLink`: for all devices of the context.
+    pub fn link_all(
+        context: &Object<Context<Cpu>>,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, context.each_device(), programs, options)
+    }
+
+    /// `urProgramLinkExp`
+    pub fn link_for(
+        context: &Object<Context<Cpu>>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, devices.iter(), programs, options)
+    }
+
+    /// `urProgramDynamicLinkExp`. Checks the programs only: the system's linker resolves symbols when it loads a shared
+    /// object.
+    pub fn link_dynamically(
+        context: &Object<Context<Cpu>>,
+        programs: Handles<'_, Program>,
+    ) -> Result<()> {
+        programs
+            .iter()
+            .try_for_each(|program| program.check_context(context))
+    }
+
+    /// A program with the code of all given programs.
+    fn link<'a>(
         context: &Object<Context<Cpu>>,
         devices: impl Iterator<Item = &'a Object<Device>>,
         programs: Handles<'_, Program>,
@@ -150,8 +190,27 @@ impl Program {
         Ok(linked)
     }
 
-    /// `urProgramBuild` and `urProgramCompile`, for the devices chosen.
-    pub fn build<'a>(
+    /// `urProgramBuild`: for all devices of the context.
+    pub fn build_all(
+        context: &Object<Context<Cpu>>,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let binary = UR_PROGRAM_BINARY_TYPE_EXECUTABLE;
+        own.build(context, context.each_device(), binary, options)
+    }
+
+    /// `urProgramCompile`: for all devices of the context.
+    pub fn compile_all(
+        context: &Object<Context<Cpu>>,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        let binary = UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT;
+        own.build(context, context.each_device(), binary, options)
+    }
+
+    fn build<'a>(
         &self,
         context: &Object<Context<Cpu>>,
         devices: impl Iterator<Item = &'a Object<Device>> + Clone,

@@ -73,9 +73,18 @@ pub fn adopt_queue(
 }
 
 /// The native command queue of an in-order queue.
-pub fn queue_handle(this: &Object<Queue<OpenCl>>) -> Result<ur_native_handle_t> {
+pub fn queue_handle(
+    this: &Object<Queue<OpenCl>>,
+    _: Option<&ur_queue_native_desc_t>,
+) -> Result<ur_native_handle_t> {
     let raw = this.with_native(|lane| lane.queue().raw())?;
     Ok(raw.expose_provenance())
+}
+
+/// The native event of an event.
+pub fn event_handle(this: &Object<Event<OpenCl>>) -> Result<ur_native_handle_t> {
+    // Foreign code may wait for the event on another queue.
+    Ok(exec::shown(&this.marker()?)?.raw().expose_provenance())
 }
 
 /// The queue of an adopted event: an existing one over the event's command queue, or a new one.

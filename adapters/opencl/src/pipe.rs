@@ -6,7 +6,7 @@ use std::ptr;
 
 use opencl_sys::*;
 use ur::object::{Error, Object, Result};
-use ur::stream::Work;
+use ur::stream::{Queue, Work};
 
 use crate::OpenCl;
 use crate::cl::check;
@@ -15,6 +15,7 @@ use crate::program::Program;
 
 /// The command that reads `size` bytes from a pipe.
 pub fn read(
+    _: &Object<Queue<OpenCl>>,
     program: &Object<Program>,
     symbol: &CStr,
     dst: *mut c_void,
@@ -52,6 +53,7 @@ pub fn read(
 
 /// The command that writes `size` bytes to a pipe.
 pub fn write(
+    _: &Object<Queue<OpenCl>>,
     program: &Object<Program>,
     symbol: &CStr,
     src: *mut c_void,

@@ -31,7 +31,11 @@ impl Program {
     }
 
     /// `urProgramCreateWithIL`
-    pub fn from_il(context: &OfContext, il: &[u8]) -> Result<Arc<Object<Self>>> {
+    pub fn from_il(
+        context: &OfContext,
+        il: &[u8],
+        _: Option<&ur_program_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
         let native = &context.domain().state().context;
         let api = native.api();
         let modern = context.devices().iter().all(|device| {
@@ -70,6 +74,7 @@ impl Program {
         devices: Handles<'_, Device>,
         lengths: &[usize],
         binaries: &[*const u8],
+        _: Option<&ur_program_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
         let native = &context.domain().state().context;
         let ids: Vec<cl_device_id> = devices.iter().map(|device| device.raw()).collect();
@@ -132,8 +137,28 @@ impl Program {
         )
     }
 
+    /// `urProgramBuild`
+    pub fn build_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.build(&[], options)
+    }
+
+    /// `urProgramCompile`
+    pub fn compile_all(
+        context: &OfContext,
+        own: &Object<Self>,
+        options: Option<&CStr>,
+    ) -> Result<()> {
+        own.check_context(context)?;
+        own.compile(&[], options)
+    }
+
     /// Builds for these devices, or for all devices of the program if the list is empty.
-    pub fn build(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
+    fn build(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
         let (count, list) = counted(devices);
         let options = options.unwrap_or_default().as_ptr();
         let build = self.api().core.clBuildProgram;
@@ -142,7 +167,7 @@ impl Program {
         check(code, "clBuildProgram")
     }
 
-    pub fn compile(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
+    fn compile(&self, devices: &[cl_device_id], options: Option<&CStr>) -> Result<()> {
         let (count, list) = counted(devices);
         let options = options.unwrap_or_default().as_ptr();
         let compile = self.api().core.clCompileProgram;
@@ -163,7 +188,28 @@ impl Program {
         check(code, "clCompileProgram")
     }
 
-    pub fn link(
+    /// `urProgramLink`: for all devices of the context.
+    pub fn link_all(
+        context: &OfContext,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        let devices: Vec<_> = context.each_device().map(|device| device.raw()).collect();
+        Self::link(context, &devices, programs, options)
+    }
+
+    /// `urProgramLinkExp`
+    pub fn link_for(
+        context: &OfContext,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
+        programs: Handles<'_, Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::link(context, &ids(devices), programs, options)
+    }
+
+    fn link(
         context: &OfContext,
         devices: &[cl_device_id],
         programs: Handles<'_, Program>,

@@ -1,7 +1,7 @@
 //! The bridge from the stream engine to lanes and memory.
 //!
-//! The copy calls its driver here, and overrides further methods of `Driver` and `Hooks` as the backend
-//! gains features: `launch` for kernels, `buffer` for buffers, `page` and what follows it for pages.
+//! The copy calls its driver here. As the backend gains features, it overrides further methods of `Driver` and names
+//! functions in `Hooks`: `launch` for kernels, `buffer` for buffers, `page` and what follows it for pages.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::convert::Infallible;
@@ -12,7 +12,7 @@ use ur::abi::*;
 use ur::hal::{NoKernel, NoMem};
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Devices, Driver, Hooks, Kind, LaunchRequest, Payload, Progress, Timestamps, Work,
+    Devices, Driver, Hooked, Kind, LaunchRequest, Payload, Progress, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -28,7 +28,7 @@ impl Payload for Skeleton {
     type Native = Infallible;
 }
 
-impl Hooks<Skeleton> for Skeleton {}
+impl Hooked for Skeleton {}
 
 impl Driver for Skeleton {
     type ContextData = ();

@@ -24,7 +24,6 @@ use std::sync::Arc;
 use ur::abi::{UR_BACKEND_UNKNOWN, ur_backend_t};
 use ur::hal;
 use ur::object::{Object, Result};
-use ur::stream;
 
 /// The backend.
 pub struct Skeleton;
@@ -33,21 +32,14 @@ impl hal::Backend for Skeleton {
     type Adapter = adapter::Adapter;
     type Platform = platform::Platform;
     type Device = device::Device;
-    type Context = stream::Context<Self>;
-    type Event = stream::Event<Self>;
     type Program = hal::NoProgram;
     type Kernel = hal::NoKernel;
-    type Queue = stream::Queue<Self>;
     type Sampler = hal::NoSampler;
     type Mem = hal::NoMem;
     type PhysicalMem = hal::NoPhysicalMem;
-    type UsmPool = stream::UsmPool<Self>;
     type ExternalMem = hal::NoExternalMem;
     type ExternalSemaphore = hal::NoExternalSemaphore;
-    type CommandBuffer = stream::CommandBuffer<Self>;
-    type CommandBufferCommand = stream::RecordedCommand<Self>;
-    type Graph = stream::Graph<Self>;
-    type ExecutableGraph = stream::ExecutableGraph<Self>;
+    ur::engine_types!();
     const BACKEND: ur_backend_t = UR_BACKEND_UNKNOWN;
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {

@@ -1,7 +1,8 @@
 //! docs/src/reference/support.md: the table of the functions that each adapter supports.
 //!
 //! A trait method that a backend leaves out returns `UNSUPPORTED_FEATURE`. So an adapter supports the methods
-//! in its trait implementations, and in those of `src/stream`, which adapters share.
+//! in its trait implementations, and in those of `src/stream`, which adapters share. Its table of hooks names the
+//! rest.
 
 use super::{File, hal};
 use crate::build;
@@ -18,8 +19,8 @@ const END: &str = "<!-- support: end -->";
 /// The page that holds the table.
 pub const PAGE: &str = "docs/src/reference/support.md";
 
-/// The trait of the methods that `src/stream` forwards to a backend.
-const HOOKS: &str = "Hooks";
+/// The trait of the table of functions that `src/stream` calls for a backend.
+const HOOKS: &str = "Hooked";
 
 /// Methods that work only where the driver has another: the driver's method, the objects, their methods.
 const NEEDS: [(&str, &[&str], &[&str]); 3] = [
@@ -167,7 +168,7 @@ fn adapters(spec: &Spec, root: &Path) -> Result<Vec<Adapter>> {
             methods.contains(&(of.to_owned(), name.to_owned()))
         };
         for (method, hook) in hal::hooks(&entries) {
-            // A macro implements the forwarding methods, so only the hook tells.
+            // `src/stream` has the method for every backend, so only the hook tells.
             match has(HOOKS, &hook, &methods) {
                 true => methods.insert(method),
                 false => methods.remove(&method),
@@ -265,7 +266,8 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// `(trait, method)` of every trait implementation in a folder.
+/// `(trait, method)` of every trait implementation in a folder. The functions in a table count as methods of the
+/// table's trait.
 fn implemented(dir: &Path) -> Result<BTreeSet<(String, String)>> {
     let mut out = BTreeSet::new();
     for entry in std::fs::read_dir(dir)? {
@@ -287,9 +289,22 @@ fn methods(item: &syn::Item) -> Option<Vec<(String, String)>> {
     };
     let (path, _) = found.trait_.as_ref()?;
     let name = path.segments.last()?.ident.to_string();
-    let methods = found.items.iter().filter_map(|item| match item {
-        syn::ImplItem::Fn(function) => Some((name.clone(), function.sig.ident.to_string())),
-        _ => None,
+    let methods = found.items.iter().flat_map(|item| match item {
+        syn::ImplItem::Fn(function) => vec![function.sig.ident.to_string()],
+        syn::ImplItem::Const(table) if name == HOOKS => fields(&table.expr),
+        _ => Vec::new(),
     });
-    Some(methods.collect())
+    Some(methods.map(|method| (name.clone(), method)).collect())
+}
+
+/// The fields of a struct expression.
+fn fields(table: &syn::Expr) -> Vec<String> {
+    let syn::Expr::Struct(table) = table else {
+        return Vec::new();
+    };
+    let named = table.fields.iter().filter_map(|field| match &field.member {
+        syn::Member::Named(name) => Some(name.to_string()),
+        syn::Member::Unnamed(_) => None,
+    });
+    named.collect()
 }

@@ -4,6 +4,7 @@
 //! from its own `get_info`, and states there only its differences. Uses `object` and `abi`; knows no backend.
 
 mod adapter;
+mod bindless;
 mod device;
 mod image;
 mod kernel;
@@ -11,6 +12,9 @@ mod mem;
 mod program;
 
 pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
+pub use bindless::{
+    ImageRole, LinearRows, check_samples, coordinates, file_descriptor, mip_levels,
+};
 pub use device::{binary_for, list_devices, no_peer_access};
 pub use image::{
     ImageBox, ImageEnd, ImagePitch, ImageShape, channel_bytes, channels, image_boxes, image_info,

@@ -245,55 +245,6 @@ pub trait Queue<B: Backend>: Body {
 
 absent! { NoQueue: Queue, "ur_queue_handle_t" }
 
-/// The methods that only a backend can answer, whatever runs its queues: `$with! { TRAIT; METHOD ... }`.
-macro_rules! queue_hooks {
-    ($with:ident) => {
-        $with! { Queue;
-            /// `urEnqueueMemImageRead`
-            fn mem_image_read(image: &Object<B::Mem>, blocking_read: bool, origin: ur_rect_offset_t,
-                region: ur_rect_region_t, row_pitch: usize, slice_pitch: usize, dst: *mut c_void,
-                event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueMemImageWrite`
-            fn mem_image_write(image: &Object<B::Mem>, blocking_write: bool, origin: ur_rect_offset_t,
-                region: ur_rect_region_t, row_pitch: usize, slice_pitch: usize, src: *mut c_void,
-                event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueMemImageCopy`
-            fn mem_image_copy(image_src: &Object<B::Mem>, image_dst: &Object<B::Mem>,
-                src_origin: ur_rect_offset_t, dst_origin: ur_rect_offset_t, region: ur_rect_region_t,
-                event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueReadHostPipe`
-            fn read_host_pipe(program: &Object<B::Program>, pipe_symbol: &CStr, blocking: bool,
-                dst: *mut c_void, size: usize, event_wait_list: Handles<'_, B::Event>,
-                event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueWriteHostPipe`
-            fn write_host_pipe(program: &Object<B::Program>, pipe_symbol: &CStr, blocking: bool,
-                src: *mut c_void, size: usize, event_wait_list: Handles<'_, B::Event>,
-                event: OutHandle<'_, B::Event>) -> ();
-            /// `urBindlessImagesImageCopyExp`
-            fn bindless_images_image_copy_exp(src: *const c_void, dst: *mut c_void,
-                src_image_desc: &ur_image_desc_t, dst_image_desc: &ur_image_desc_t,
-                src_image_format: &ur_image_format_t, dst_image_format: &ur_image_format_t,
-                copy_region: &ur_exp_image_copy_region_t, image_copy_flags: ur_exp_image_copy_flags_t,
-                image_copy_input_types: ur_exp_image_copy_input_types_t,
-                event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-            /// `urBindlessImagesWaitExternalSemaphoreExp`
-            fn bindless_images_wait_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
-                has_wait_value: bool, wait_value: u64, event_wait_list: Handles<'_, B::Event>,
-                event: OutHandle<'_, B::Event>) -> ();
-            /// `urBindlessImagesSignalExternalSemaphoreExp`
-            fn bindless_images_signal_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
-                has_signal_value: bool, signal_value: u64, event_wait_list: Handles<'_, B::Event>,
-                event: OutHandle<'_, B::Event>) -> ();
-            /// `urEnqueueNativeCommandExp`
-            fn native_command_exp(native_enqueue: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
-                data: *mut c_void, mem_list: Handles<'_, B::Mem>,
-                properties: Option<&ur_exp_enqueue_native_command_properties_t>,
-                event_wait_list: Handles<'_, B::Event>, event: OutHandle<'_, B::Event>) -> ();
-        }
-    };
-}
-pub(crate) use queue_hooks;
-
 shims! {
     urQueueGetInfo(hQueue: ur_queue_handle_t, propName: ur_queue_info_t, propSize: usize,
         pPropValue: *mut c_void, pPropSizeRet: *mut usize) {

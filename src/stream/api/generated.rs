@@ -2,50 +2,102 @@
 //! The `hal` traits of the engine's objects, from the list in scripts/src/generate/hal/engine.rs.
 //!
 //! The first part lists hooks: methods of contexts, queues and events that only a backend can answer. Others
-//! are beside their traits (`context_hooks`, `queue_hooks`). A macro `$with` expands a list to the methods of
-//! `Hooks`, or to the calls that forward to them.
+//! are beside their trait (`context_hooks`). Macros expand the lists to the table `Hooks` and to
+//! the calls through it.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
 
 use crate::abi::*;
 use crate::hal::{
     self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
-    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks, queue_hooks,
+    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks,
 };
+use crate::hal::answers::ImageRole;
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
+use crate::stream::queue::native_command::NativeCall;
 use crate::stream::queue::{alloc, capture, host_task, mapping, replay, reusable};
 use crate::stream::recording::command::RectOffset;
 use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
-    CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue,
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
     RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
 
-/// Hooks whose names are not their methods'.
+/// Hooks that differ from their methods in the name, the parameters or the result.
 macro_rules! named_hooks {
-    ($with:ident) => {
-        $with! { Queue;
-            /// `urQueueGetNativeHandle`
-            fn queue_native_handle(desc: Option<&ur_queue_native_desc_t>) -> ur_native_handle_t;
-        }
-        $with! { Context;
-            /// `urContextGetNativeHandle`
-            fn context_native_handle() -> ur_native_handle_t;
-            /// `urEventCreateWithNativeHandle`
-            fn event_create_with_native_handle(native_event: ur_native_handle_t,
-                properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
-        }
-        $with! { Event;
-            /// `urEventGetNativeHandle`
-            fn event_native_handle() -> ur_native_handle_t;
-            /// `urIPCGetEventHandleExp`
-            fn event_ipc_handle() -> (*mut c_void, usize);
+    ($next:ident $($then:ident)*; $($before:tt)*) => {
+        $next! {
+            $($then)*;
+            $($before)*
+            Queue {
+                /// `urQueueGetNativeHandle`
+                fn queue_native_handle(desc: Option<&ur_queue_native_desc_t>) -> ur_native_handle_t;
+                /// `urEnqueueMemImageRead`
+                fn mem_image_read(image: &Object<B::Mem>, origin: ur_rect_offset_t, region: ur_rect_region_t,
+                    row_pitch: usize, slice_pitch: usize, dst: *mut c_void) -> Work<B>;
+                /// `urEnqueueMemImageWrite`
+                fn mem_image_write(image: &Object<B::Mem>, origin: ur_rect_offset_t,
+                    region: ur_rect_region_t, row_pitch: usize, slice_pitch: usize,
+                    src: *mut c_void) -> Work<B>;
+                /// `urEnqueueMemImageCopy`
+                fn mem_image_copy(image_src: &Object<B::Mem>, image_dst: &Object<B::Mem>,
+                    src_origin: ur_rect_offset_t, dst_origin: ur_rect_offset_t,
+                    region: ur_rect_region_t) -> Work<B>;
+                /// `urEnqueueReadHostPipe`
+                fn read_host_pipe(program: &Object<B::Program>, pipe_symbol: &CStr, dst: *mut c_void,
+                    size: usize) -> Work<B>;
+                /// `urEnqueueWriteHostPipe`
+                fn write_host_pipe(program: &Object<B::Program>, pipe_symbol: &CStr, src: *mut c_void,
+                    size: usize) -> Work<B>;
+                /// `urBindlessImagesImageCopyExp`
+                fn bindless_images_image_copy_exp(from: ImageCopyEnd<'_>, to: ImageCopyEnd<'_>,
+                    copy_region: &ur_exp_image_copy_region_t, image_copy_flags: ur_exp_image_copy_flags_t,
+                    image_copy_input_types: ur_exp_image_copy_input_types_t) -> Work<B>;
+                /// `urBindlessImagesWaitExternalSemaphoreExp`
+                fn bindless_images_wait_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
+                    value: u64) -> Work<B>;
+                /// `urBindlessImagesSignalExternalSemaphoreExp`
+                fn bindless_images_signal_external_semaphore_exp(semaphore: &Object<B::ExternalSemaphore>,
+                    value: u64) -> Work<B>;
+                /// `urEnqueueNativeCommandExp`
+                fn native_command_exp(mem_list: Handles<'_, B::Mem>) -> Option<Work<B>>;
+            }
+            Context {
+                /// `urContextGetNativeHandle`
+                fn context_native_handle() -> ur_native_handle_t;
+                /// `urVirtualMemGranularityGetInfo`
+                fn virtual_mem_granularity_get_info(device: Option<&Object<B::Device>>,
+                    allocation_size: usize) -> usize;
+                /// `urVirtualMemMap`
+                fn virtual_mem_map(start: *const c_void, size: usize, physical_mem: &Object<B::PhysicalMem>,
+                    offset: usize, flags: ur_virtual_mem_access_flags_t) -> ();
+                /// `urVirtualMemSetAccess`
+                fn virtual_mem_set_access(start: *const c_void, size: usize,
+                    flags: ur_virtual_mem_access_flags_t) -> ();
+                /// `urVirtualMemGetInfo`
+                fn virtual_mem_get_info(start: *const c_void, size: usize) -> ur_virtual_mem_access_flags_t;
+                /// `urEventCreateWithNativeHandle`
+                fn event_create_with_native_handle(native_event: ur_native_handle_t,
+                    properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
+                /// `urBindlessImagesUnsampledImageHandleDestroyExp`
+                fn destroy_image(device: &Object<B::Device>, image: ur_exp_image_native_handle_t,
+                    is_sampled: bool) -> ();
+                /// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
+                fn has_image(device: &Object<B::Device>, image_format: &ur_image_format_t,
+                    image_desc: &ur_image_desc_t, role: ImageRole) -> bool;
+            }
+            Event {
+                /// `urEventGetNativeHandle`
+                fn event_native_handle() -> ur_native_handle_t;
+                /// `urIPCGetEventHandleExp`
+                fn event_ipc_handle() -> (*mut c_void, usize);
+            }
         }
     };
 }
@@ -64,7 +116,7 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         this: &Object<Self>,
         desc: Option<&ur_queue_native_desc_t>,
     ) -> Result<ur_native_handle_t> {
-        <B as Hooks<B>>::queue_native_handle(this, desc)
+        (B::HOOKS.queue_native_handle)(this, desc)
     }
     fn finish(this: &Object<Self>) -> Result<()> {
         this.live(Handles::EMPTY)?;
@@ -227,6 +279,93 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         let made = this.target().buffer_fill(buffer, pattern, offset, size)?;
         Self::submit_command(this, made, event_wait_list, event, false)
     }
+    fn mem_image_read(
+        this: &Object<Self>,
+        image: &Object<B::Mem>,
+        blocking_read: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        dst: *mut c_void,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        Self::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_READ,
+            event_wait_list,
+            (B::HOOKS
+                .mem_image_read)(
+                this,
+                image,
+                origin,
+                region,
+                row_pitch,
+                slice_pitch,
+                dst,
+            )?,
+            event,
+            blocking_read,
+        )
+    }
+    fn mem_image_write(
+        this: &Object<Self>,
+        image: &Object<B::Mem>,
+        blocking_write: bool,
+        origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        src: *mut c_void,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        Self::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_WRITE,
+            event_wait_list,
+            (B::HOOKS
+                .mem_image_write)(
+                this,
+                image,
+                origin,
+                region,
+                row_pitch,
+                slice_pitch,
+                src,
+            )?,
+            event,
+            blocking_write,
+        )
+    }
+    fn mem_image_copy(
+        this: &Object<Self>,
+        image_src: &Object<B::Mem>,
+        image_dst: &Object<B::Mem>,
+        src_origin: ur_rect_offset_t,
+        dst_origin: ur_rect_offset_t,
+        region: ur_rect_region_t,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        Self::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_COPY,
+            event_wait_list,
+            (B::HOOKS
+                .mem_image_copy)(
+                this,
+                image_src,
+                image_dst,
+                src_origin,
+                dst_origin,
+                region,
+            )?,
+            event,
+            false,
+        )
+    }
     fn mem_buffer_map(
         this: &Object<Self>,
         buffer: &Object<B::Mem>,
@@ -358,6 +497,44 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
         let made = this.target().variable_read(program, name, offset, count, dst)?;
         Self::submit_command(this, made, event_wait_list, event, blocking_read)
     }
+    fn read_host_pipe(
+        this: &Object<Self>,
+        program: &Object<B::Program>,
+        pipe_symbol: &CStr,
+        blocking: bool,
+        dst: *mut c_void,
+        size: usize,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        Self::enqueue(
+            this,
+            UR_COMMAND_READ_HOST_PIPE,
+            event_wait_list,
+            (B::HOOKS.read_host_pipe)(this, program, pipe_symbol, dst, size)?,
+            event,
+            blocking,
+        )
+    }
+    fn write_host_pipe(
+        this: &Object<Self>,
+        program: &Object<B::Program>,
+        pipe_symbol: &CStr,
+        blocking: bool,
+        src: *mut c_void,
+        size: usize,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        Self::enqueue(
+            this,
+            UR_COMMAND_WRITE_HOST_PIPE,
+            event_wait_list,
+            (B::HOOKS.write_host_pipe)(this, program, pipe_symbol, src, size)?,
+            event,
+            blocking,
+        )
+    }
     #[inline(always)]
     fn kernel_launch_with_args_exp(
         this: &Object<Self>,
@@ -426,6 +603,85 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
     ) -> Result<()> {
         alloc::free(this, mem.addr(), event_wait_list, event)
     }
+    fn bindless_images_image_copy_exp(
+        this: &Object<Self>,
+        src: *const c_void,
+        dst: *mut c_void,
+        src_image_desc: &ur_image_desc_t,
+        dst_image_desc: &ur_image_desc_t,
+        src_image_format: &ur_image_format_t,
+        dst_image_format: &ur_image_format_t,
+        copy_region: &ur_exp_image_copy_region_t,
+        image_copy_flags: ur_exp_image_copy_flags_t,
+        image_copy_input_types: ur_exp_image_copy_input_types_t,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        let from = ImageCopyEnd {
+            address: src.expose_provenance(),
+            desc: src_image_desc,
+            format: src_image_format,
+        };
+        let to = ImageCopyEnd {
+            address: dst.expose_provenance(),
+            desc: dst_image_desc,
+            format: dst_image_format,
+        };
+        Self::enqueue(
+            this,
+            UR_COMMAND_MEM_IMAGE_COPY,
+            event_wait_list,
+            (B::HOOKS
+                .bindless_images_image_copy_exp)(
+                this,
+                from,
+                to,
+                copy_region,
+                image_copy_flags,
+                image_copy_input_types,
+            )?,
+            event,
+            false,
+        )
+    }
+    fn bindless_images_wait_external_semaphore_exp(
+        this: &Object<Self>,
+        semaphore: &Object<B::ExternalSemaphore>,
+        has_wait_value: bool,
+        wait_value: u64,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        let value = if has_wait_value { wait_value } else { 0 };
+        Self::enqueue(
+            this,
+            UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP,
+            event_wait_list,
+            (B::HOOKS
+                .bindless_images_wait_external_semaphore_exp)(this, semaphore, value)?,
+            event,
+            false,
+        )
+    }
+    fn bindless_images_signal_external_semaphore_exp(
+        this: &Object<Self>,
+        semaphore: &Object<B::ExternalSemaphore>,
+        has_signal_value: bool,
+        signal_value: u64,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        let value = if has_signal_value { signal_value } else { 0 };
+        Self::enqueue(
+            this,
+            UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP,
+            event_wait_list,
+            (B::HOOKS
+                .bindless_images_signal_external_semaphore_exp)(this, semaphore, value)?,
+            event,
+            false,
+        )
+    }
     fn timestamp_recording_exp(
         this: &Object<Self>,
         blocking: bool,
@@ -460,6 +716,26 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
     ) -> Result<()> {
         reusable::barrier(this, event_wait_list, event)
     }
+    fn native_command_exp(
+        this: &Object<Self>,
+        native_enqueue: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
+        data: *mut c_void,
+        mem_list: Handles<'_, B::Mem>,
+        properties: Option<&ur_exp_enqueue_native_command_properties_t>,
+        event_wait_list: Handles<'_, B::Event>,
+        event: OutHandle<'_, B::Event>,
+    ) -> Result<()> {
+        NativeCall {
+            run: native_enqueue,
+            data,
+        }
+            .enqueue(
+                this,
+                (B::HOOKS.native_command_exp)(this, mem_list)?,
+                event_wait_list,
+                event,
+            )
+    }
     fn begin_graph_capture_exp(this: &Object<Self>) -> Result<()> {
         capture::begin(this, &Graph::new(this.context()))
     }
@@ -486,7 +762,6 @@ impl<B: Runtime> hal::Queue<B> for Queue<B> {
     fn get_graph_exp(this: &Object<Self>) -> Result<Arc<Object<B::Graph>>> {
         this.capture.graph()
     }
-    queue_hooks!(forwarded);
 }
 impl<B: Runtime> hal::Context<B> for Context<B> {
     fn get_info(
@@ -497,7 +772,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         Self::info(this, prop_name, out)
     }
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        <B as Hooks<B>>::context_native_handle(this)
+        (B::HOOKS.context_native_handle)(this)
     }
     fn set_extended_deleter(
         this: &Object<Self>,
@@ -550,6 +825,62 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
     ) -> Result<Arc<Object<B::UsmPool>>> {
         UsmPool::create(this, this.devices().to_vec(), pool_desc)
     }
+    fn virtual_mem_granularity_get_info(
+        this: &Object<Self>,
+        device: Option<&Object<B::Device>>,
+        allocation_size: usize,
+        prop_name: VirtualMemGranularityInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match prop_name {
+            VirtualMemGranularityInfo::Minimum
+            | VirtualMemGranularityInfo::Recommended => {
+                out.value(
+                    (B::HOOKS
+                        .virtual_mem_granularity_get_info)(
+                        this,
+                        device,
+                        allocation_size,
+                    )?,
+                )
+            }
+        }
+    }
+    fn virtual_mem_map(
+        this: &Object<Self>,
+        start: *const c_void,
+        size: usize,
+        physical_mem: &Object<B::PhysicalMem>,
+        offset: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        (B::HOOKS.virtual_mem_map)(this, start, size, physical_mem, offset, flags)?;
+        this.access_changed();
+        Ok(())
+    }
+    fn virtual_mem_set_access(
+        this: &Object<Self>,
+        start: *const c_void,
+        size: usize,
+        flags: ur_virtual_mem_access_flags_t,
+    ) -> Result<()> {
+        (B::HOOKS.virtual_mem_set_access)(this, start, size, flags)?;
+        this.access_changed();
+        Ok(())
+    }
+    fn virtual_mem_get_info(
+        this: &Object<Self>,
+        start: *const c_void,
+        size: usize,
+        prop_name: VirtualMemInfo,
+        out: InfoOut<'_>,
+    ) -> Result<()> {
+        match prop_name {
+            VirtualMemInfo::AccessMode => {
+                out.value((B::HOOKS.virtual_mem_get_info)(this, start, size)?)
+            }
+        }
+    }
     fn queue_create(
         this: &Object<Self>,
         device: &Object<B::Device>,
@@ -569,9 +900,8 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         match native_event {
             0 => Event::complete(this),
             _ => {
-                <B as Hooks<
-                    B,
-                >>::event_create_with_native_handle(this, native_event, properties)
+                (B::HOOKS
+                    .event_create_with_native_handle)(this, native_event, properties)
             }
         }
     }
@@ -624,6 +954,52 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         pool.core().trim(min_bytes_to_keep as u64);
         Ok(())
     }
+    fn bindless_images_unsampled_image_handle_destroy_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        let is_sampled = false;
+        (B::HOOKS.destroy_image)(this, device, image, is_sampled)
+    }
+    fn bindless_images_sampled_image_handle_destroy_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image: ur_exp_image_native_handle_t,
+    ) -> Result<()> {
+        let is_sampled = true;
+        (B::HOOKS.destroy_image)(this, device, image, is_sampled)
+    }
+    fn bindless_images_get_image_memory_handle_type_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
+    fn bindless_images_get_image_unsampled_handle_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, true);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
+    fn bindless_images_get_image_sampled_handle_support_exp(
+        this: &Object<Self>,
+        device: &Object<B::Device>,
+        image_desc: &ur_image_desc_t,
+        image_format: &ur_image_format_t,
+        image_mem_handle_type: ur_exp_image_mem_type_t,
+    ) -> Result<ur_bool_t> {
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
     fn usm_context_memcpy_exp(
         this: &Object<Self>,
         dst: *mut c_void,
@@ -672,7 +1048,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         this.domain().engine().check()?;
         Ok(Graph::new(&this.arc()))
     }
-    context_hooks!(forwarded);
+    context_hooks!(forwarded;);
 }
 impl<B: Runtime> hal::Event<B> for Event<B> {
     fn get_info(
@@ -685,7 +1061,7 @@ impl<B: Runtime> hal::Event<B> for Event<B> {
             prop_name,
             out,
             |marker| {
-                let queue = <B as Hooks<B>>::queue_of_adopted(this.context(), marker)?;
+                let queue = (B::HOOKS.queue_of_adopted)(this.context(), marker)?;
                 Ok(queue.map(|queue| queue as Arc<dyn CommandQueue<B>>))
             },
         )
@@ -701,7 +1077,7 @@ impl<B: Runtime> hal::Event<B> for Event<B> {
         Self::wait_all(event_wait_list)
     }
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
-        <B as Hooks<B>>::event_native_handle(this)
+        (B::HOOKS.event_native_handle)(this)
     }
     fn set_callback(
         this: &Object<Self>,
@@ -712,7 +1088,7 @@ impl<B: Runtime> hal::Event<B> for Event<B> {
         Self::add_callback(this, exec_status, notify, user_data)
     }
     fn ipc_get_event_handle_exp(this: &Object<Self>) -> Result<(*mut c_void, usize)> {
-        <B as Hooks<B>>::event_ipc_handle(this)
+        (B::HOOKS.event_ipc_handle)(this)
     }
 }
 impl<B: Runtime> hal::CommandBuffer<B> for CommandBuffer<B> {

@@ -12,18 +12,17 @@ mod generated;
 pub mod device_info;
 pub(crate) mod hooks;
 
-pub use hooks::Hooks;
+pub use hooks::{Hooked, Hooks};
 
 use crate::hal::Backend;
 use crate::stream::{
-    CommandBuffer, Context, Driver, Event, ExecutableGraph, Graph, Queue, RecordedCommand, UsmPool,
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, Queue, RecordedCommand, UsmPool,
 };
 
 /// A driver whose handles of queues, events, contexts, pools, command buffers and graphs are the
 /// engine's. Every driver is one that says so in its [`Backend`].
 pub trait Runtime:
-    Driver
-    + Hooks<Self>
+    Hooked
     + Backend<
         Queue = Queue<Self>,
         Event = Event<Self>,
@@ -38,8 +37,7 @@ pub trait Runtime:
 }
 
 impl<D> Runtime for D where
-    D: Driver
-        + Hooks<D>
+    D: Hooked
         + Backend<
             Queue = Queue<D>,
             Event = Event<D>,

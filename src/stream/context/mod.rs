@@ -78,6 +78,10 @@ impl<D: Driver> Context<D> {
         self.domain.devices()
     }
 
+    pub fn each_device(&self) -> impl Iterator<Item = &Object<D::Device>> + Clone {
+        self.devices().iter().map(|device| &**device)
+    }
+
     /// Waits until everything enqueued in the context so far has ended.
     pub fn finish(&self) -> Result<()> {
         self.domain.engine().wait(&self.domain.everything())

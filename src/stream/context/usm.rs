@@ -2,6 +2,7 @@
 
 use crate::abi::*;
 use crate::hal::UsmAllocInfo;
+use crate::hal::answers::LinearRows;
 use crate::object::{Error, InfoOut, Object, Result, chain, ensure};
 use crate::pool::{Acquired, Order, Request};
 use crate::stream::lane::extents;
@@ -335,4 +336,24 @@ fn alignment<D: Driver>(desc: &ur_usm_desc_t) -> Result<u64> {
     let align = u64::from(desc.align);
     ensure(align <= D::MAX_ALIGN_BYTES, UR_RESULT_ERROR_INVALID_VALUE)?;
     Ok(align)
+}
+
+impl<D: Driver> UsmRange<D> {
+    /// Checks rows of an image that begin at an address of this allocation. `UNSUPPORTED_FEATURE` for memory of a device
+    /// that the image's device does not reach, `INVALID_IMAGE_SIZE` if the rows end beyond the allocation.
+    pub fn check_rows(
+        &self,
+        address: usize,
+        rows: &LinearRows,
+        reaches: impl FnOnce(&Object<D::Device>) -> Result<bool>,
+    ) -> Result<()> {
+        let reached = match &self.device {
+            Some(home) if self.kind == Kind::Device => reaches(home)?,
+            _ => true,
+        };
+        ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        let left = self.bytes.saturating_sub(address - self.start);
+        let inside = rows.bytes().is_some_and(|bytes| bytes <= left);
+        ensure(inside, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)
+    }
 }

@@ -29,7 +29,7 @@ impl<D: Driver> Drop for Borrowed<'_, D> {
 }
 
 /// The user function of a native command, and its data.
-pub struct NativeCall {
+pub(crate) struct NativeCall {
     pub run: <ur_exp_enqueue_native_command_function_t as Unwrapped>::Fn,
     pub data: *mut c_void,
 }

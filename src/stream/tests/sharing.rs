@@ -1,6 +1,7 @@
 //! Exported blocks, reusable events, and memory that a context knows beside its pools.
 
 use crate::abi::*;
+use crate::hal::answers::LinearRows;
 use crate::hal::{self, UsmAllocInfo};
 use crate::object::OutHandle;
 use crate::stream::queue::{alloc, reusable};
@@ -15,6 +16,7 @@ on_both! {
     a_reusable_event_stands_for_its_last_command
     reusable_events_end
     foreign_memory_is_known
+    rows_of_an_image_lie_in_memory_that_its_device_reaches
 }
 
 fn shared<D: AnyFake>(queue: &QueueArc<D>, pool: &PoolArc<D>, bytes: usize) -> usize {
@@ -167,6 +169,24 @@ fn reusable_events_end<D: AnyFake>() {
     let made = unsafe { crate::object::Object::<Event<D>>::borrow(own, D::table()) };
     made.unwrap().release().unwrap();
     fixture.driver.run();
+}
+
+fn rows_of_an_image_lie_in_memory_that_its_device_reaches<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    fixture
+        .context
+        .add_foreign(4096, 64, &fixture.device)
+        .unwrap();
+    let memory = fixture.context.usm_at(4100).unwrap();
+    // The last row ends 28 bytes after the first one begins.
+    let rows = LinearRows::new(2, 12, 16);
+    let check = |at, reached| code(memory.check_rows(at, &rows, |_| Ok(reached)));
+    assert_eq!(check(4132, true), None);
+    assert_eq!(check(4133, true), Some(UR_RESULT_ERROR_INVALID_IMAGE_SIZE));
+    assert_eq!(
+        check(4132, false),
+        Some(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    );
 }
 
 fn foreign_memory_is_known<D: AnyFake>() {

@@ -20,9 +20,18 @@ pub struct ImageRegion {
     pub extent: [usize; 3],
 }
 
+/// One end of a copy: the handle of image memory, or the address of linear memory.
+#[derive(Clone, Copy)]
+pub struct ImageCopyEnd<'a> {
+    pub address: usize,
+    pub desc: &'a ur_image_desc_t,
+    pub format: &'a ur_image_format_t,
+}
+
 /// Which ends are images, source and destination. `INVALID_VALUE` for a direction that the ends exclude: image memory is
-/// on the device.
+/// on the device. `INVALID_ARGUMENT` for different channel orders.
 pub fn image_ends(
+    (from, to): (&ImageCopyEnd<'_>, &ImageCopyEnd<'_>),
     flags: ur_exp_image_copy_flags_t,
     types: ur_exp_image_copy_input_types_t,
 ) -> Result<(bool, bool)> {
@@ -40,6 +49,8 @@ pub fn image_ends(
         _ => false,
     };
     ensure(possible, UR_RESULT_ERROR_INVALID_VALUE)?;
+    let same = from.format.channelOrder == to.format.channelOrder;
+    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
     Ok((src, dst))
 }
 
@@ -216,6 +227,35 @@ mod tests {
         assert_eq!(found, Err(UR_RESULT_ERROR_INVALID_VALUE));
     }
 
+    fn end<'a>(desc: &'a ur_image_desc_t, format: &'a ur_image_format_t) -> ImageCopyEnd<'a> {
+        ImageCopyEnd {
+            address: 0x1000,
+            desc,
+            format,
+        }
+    }
+
+    #[test]
+    fn both_ends_have_one_order_of_channels() {
+        let desc = ur_image_desc_t::default();
+        let of = |order| ur_image_format_t {
+            channelOrder: order,
+            channelType: UR_IMAGE_CHANNEL_TYPE_FLOAT,
+        };
+        let (one, other) = (
+            of(UR_IMAGE_CHANNEL_ORDER_RGBA),
+            of(UR_IMAGE_CHANNEL_ORDER_BGRA),
+        );
+        let copy = |to| {
+            let ends = (&end(&desc, &one), &end(&desc, to));
+            let flags = UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE;
+            let types = UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_IMAGE;
+            image_ends(ends, flags, types).map_err(Error::code)
+        };
+        assert_eq!(copy(&one), Ok((true, true)));
+        assert_eq!(copy(&other), Err(UR_RESULT_ERROR_INVALID_ARGUMENT));
+    }
+
     #[test]
     fn directions_and_ends_agree() {
         use super::{
@@ -224,7 +264,11 @@ mod tests {
             UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE as TO,
             UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_MEM as NONE,
         };
-        let possible = |flags| [TO, FROM, NONE, BOTH].map(|types| image_ends(flags, types).is_ok());
+        let (desc, format) = (ur_image_desc_t::default(), ur_image_format_t::default());
+        let end = end(&desc, &format);
+        let possible = |flags| {
+            [TO, FROM, NONE, BOTH].map(|types| image_ends((&end, &end), flags, types).is_ok())
+        };
         let both = UR_EXP_IMAGE_COPY_FLAG_HOST_TO_DEVICE.0 | UR_EXP_IMAGE_COPY_FLAG_HOST_TO_HOST.0;
         for (flags, expected) in [
             (

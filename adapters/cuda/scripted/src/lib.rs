@@ -25,4 +25,5 @@ mod share;
 mod stream;
 mod work;
 
-pub use script::{Answer, EACH, Fault};
+pub use script::Fault;
+pub use scripted::{Answer, EACH};

@@ -1,47 +1,19 @@
 //! The interface through which a test controls the library and queries it.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
+
+use scripted::{Answer, Faults, write_text};
 
 use crate::driver::{MAX_DEVICES, hold};
 
-/// A call that fails.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Fault {
-    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
-    pub nth: u64,
-    /// The driver's error code.
-    pub code: u32,
-}
-
-/// Every call fails.
-pub const EACH: u64 = u64::MAX;
-
-/// The state that a test can see.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Answer {
-    /// Number of calls since the script was set that could fail.
-    pub calls: u64,
-    /// Whether the fault was reached.
-    pub met: bool,
-    /// Number of live objects.
-    pub live: usize,
-    /// Number of calls that the driver forbids: with dead handles or without the right context.
-    pub broken: u64,
-    /// Total dependencies of the graph nodes added since the script was set.
-    pub edges: u64,
-}
+pub type Fault = scripted::Fault<u32>;
 
 /// The script and its progress.
 #[derive(Default)]
 pub struct Script {
-    fault: Fault,
-    /// If not empty, only calls of this name count.
-    only: String,
-    pub calls: u64,
-    met: Option<&'static str>,
+    faults: Faults<u32>,
     pub broken: Vec<String>,
+    /// Total dependencies of the graph nodes added since the script was set.
     pub edges: u64,
 }
 
@@ -79,16 +51,7 @@ fn is_spared(name: &str) -> bool {
 impl Script {
     /// Counts a call and returns the code that it must fail with.
     pub fn called(&mut self, name: &'static str) -> Option<u32> {
-        let chosen = !self.only.is_empty();
-        if (!chosen && is_spared(name)) || (chosen && self.only != name) {
-            return None;
-        }
-        self.calls += 1;
-        let hit = self.fault.nth == self.calls || self.fault.nth == EACH;
-        if hit {
-            self.met = Some(name);
-        }
-        hit.then_some(self.fault.code)
+        self.faults.called(name, is_spared)
     }
 }
 
@@ -98,17 +61,9 @@ impl Script {
 /// `only` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
-    let mut driver = hold();
-    let only = match only.is_null() {
-        true => String::new(),
-        // SAFETY: the caller passes null or a C string.
-        false => unsafe { CStr::from_ptr(only) }
-            .to_string_lossy()
-            .into_owned(),
-    };
-    driver.script = Script {
-        fault,
-        only,
+    hold().script = Script {
+        // SAFETY: as the caller promises.
+        faults: unsafe { Faults::new(fault, only) },
         ..Script::default()
     };
 }
@@ -157,16 +112,23 @@ pub extern "C" fn scripted_capture(stream: usize) {
     hold().captured = (stream != 0).then_some(stream);
 }
 
+/// Total dependencies of the graph nodes added since the script was set.
+#[unsafe(no_mangle)]
+pub extern "C" fn scripted_edges() -> u64 {
+    hold().script.edges
+}
+
 /// Returns the state.
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_query() -> Answer {
     let driver = hold();
+    let faults = &driver.script.faults;
     Answer {
-        calls: driver.script.calls,
-        met: driver.script.met.is_some(),
+        calls: faults.calls,
+        met: faults.met.is_some(),
         live: driver.live(),
         broken: driver.script.broken.len() as u64,
-        edges: driver.script.edges,
+        missed: 0,
     }
 }
 
@@ -177,17 +139,12 @@ pub extern "C" fn scripted_query() -> Answer {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
     let driver = hold();
-    let script = &driver.script;
-    let met = script.met.unwrap_or("nothing");
     let text = format!(
-        "failed: {met}; broken: {:?}; alive: {:?}",
-        script.broken,
+        "failed: {}; broken: {:?}; alive: {:?}",
+        driver.script.faults.failed(),
+        driver.script.broken,
         driver.report()
     );
-    let bytes = &text.as_bytes()[..text.len().min(size.saturating_sub(1))];
-    // SAFETY: the caller passes `size` writable bytes; one byte more is left.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
-        buffer.add(bytes.len()).write(0);
-    }
+    // SAFETY: as the caller promises.
+    unsafe { write_text(&text, buffer, size) };
 }

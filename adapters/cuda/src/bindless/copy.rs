@@ -6,9 +6,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{
-    Event, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
+    ImageCopyEnd, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
 };
 
 use super::memory::{self, ImageMemory, extent, texel_of};
@@ -18,13 +18,6 @@ use crate::image::{Shape, Texel};
 
 /// A number that is no memory.
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-
-/// One end of a copy as the caller describes it.
-pub struct End<'a> {
-    pub address: usize,
-    pub desc: &'a ur_image_desc_t,
-    pub format: &'a ur_image_format_t,
-}
 
 /// The memory of one end.
 enum Side {
@@ -37,7 +30,7 @@ enum Side {
 }
 
 impl Side {
-    fn linear(end: &End<'_>, texel: Texel) -> Result<Self> {
+    fn linear(end: &ImageCopyEnd<'_>, texel: Texel) -> Result<Self> {
         let extent = extent(&Shape::of(end.desc)?);
         let memory = linear_image(end.address, end.desc, extent, texel.bytes)?;
         Ok(Self::Linear { memory, extent })
@@ -62,8 +55,8 @@ impl Side {
     }
 }
 
-/// The work of a copy. A single region between linear memory is the engine's own matter.
-fn work((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Result<Work<Cuda>> {
+/// The work between two ends. A single region between linear memory is the engine's own matter.
+fn joined((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Result<Work<Cuda>> {
     let keeps = [dst, src].into_iter().filter_map(|side| match side {
         Side::Image(image) => Some(Arc::clone(image) as Arc<dyn Any + Send + Sync>),
         Side::Linear { .. } => None,
@@ -83,22 +76,20 @@ fn work((dst, src): (&Side, &Side), regions: &[ImageRegion], texel: usize) -> Re
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-pub fn enqueue(
+pub fn work(
     this: &Object<Queue<Cuda>>,
-    (src, dst): (End<'_>, End<'_>),
+    src: ImageCopyEnd<'_>,
+    dst: ImageCopyEnd<'_>,
     region: &ur_exp_image_copy_region_t,
-    (flags, types): (ur_exp_image_copy_flags_t, ur_exp_image_copy_input_types_t),
-    waits: Handles<'_, Event<Cuda>>,
-    event: OutHandle<'_, Event<Cuda>>,
-) -> Result<()> {
-    let (from_image, to_image) = image_ends(flags, types)?;
-    let same = src.format.channelOrder == dst.format.channelOrder;
-    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    flags: ur_exp_image_copy_flags_t,
+    types: ur_exp_image_copy_input_types_t,
+) -> Result<Work<Cuda>> {
+    let (from_image, to_image) = image_ends((&src, &dst), flags, types)?;
     let (texel, other) = (texel_of(src.format)?, texel_of(dst.format)?);
     ensure(texel.bytes == other.bytes, UR_RESULT_ERROR_INVALID_VALUE)?;
     let gpu = this.device().gpu()?;
     let context = this.context();
-    let side = |end: &End<'_>, is_image: bool| {
+    let side = |end: &ImageCopyEnd<'_>, is_image: bool| {
         let found = memory::find(context, end.address);
         match (is_image, found) {
             (true, Some(image)) => {
@@ -114,9 +105,7 @@ pub fn enqueue(
     };
     let (src, dst) = (side(&src, from_image)?, side(&dst, to_image)?);
     let regions = image_regions(region, (src.extent(), dst.extent()), texel.bytes)?;
-    let work = work((&dst, &src), &regions, texel.bytes)?;
-    let command = UR_COMMAND_MEM_IMAGE_COPY;
-    Queue::enqueue(this, command, waits, work, event, false)
+    joined((&dst, &src), &regions, texel.bytes)
 }
 
 #[cfg(test)]
@@ -140,7 +129,7 @@ mod tests {
             extent: [2, 3, 2],
         };
         let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
-        let Ok(Work::CopyRect { dst, src, region }) = work((&dst, &src), &[region], 4) else {
+        let Ok(Work::CopyRect { dst, src, region }) = joined((&dst, &src), &[region], 4) else {
             panic!("a plain copy");
         };
         assert_eq!((src.addr, dst.addr), (0x1000 + 4 + 2 * 32 + 256, 0x1000));

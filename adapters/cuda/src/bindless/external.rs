@@ -1,12 +1,13 @@
 //! Memory of another interface: imports, and their mappings as linear memory and as image memory.
 
-use std::ffi::{c_int, c_void};
-use std::ptr::null_mut;
+use std::ffi::c_void;
+use std::ptr::{null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
+use ur::hal::answers::file_descriptor;
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
 
 use super::memory::{self, ImageMemory, levels, shape_of, texel_of};
 use super::{OfContext, bindless, check_home, gpu};
@@ -57,15 +58,6 @@ fn calls(gpu: &Gpu) -> Result<ExternalMemories> {
     gpu.api.external_memories().ok_or(Error::unsupported())
 }
 
-/// The file descriptor in a chain. `INVALID_VALUE` without one.
-pub fn descriptor(first: *const c_void) -> Result<c_int> {
-    let tag = UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR;
-    // SAFETY: the caller's chain consists of live structs tagged as what they are.
-    let found = unsafe { chain::find::<ur_exp_file_descriptor_t>(first, tag) };
-    let found = found.map(|own| own.fd).filter(|fd| *fd >= 0);
-    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
-}
-
 impl ExternalMem {
     /// `urBindlessImagesImportExternalMemoryExp`. The driver takes the file descriptor over if this succeeds.
     ///
@@ -85,7 +77,8 @@ impl ExternalMem {
         let what = CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
             type_: CUexternalMemoryHandleType::CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD,
             handle: CUDA_EXTERNAL_MEMORY_HANDLE_DESC_st__bindgen_ty_1 {
-                fd: descriptor(desc.pNext)?,
+                // SAFETY: the caller's chain consists of live structs tagged as what they are.
+                fd: unsafe { file_descriptor(desc.pNext) }?,
             },
             size: size as u64,
             flags: 0,
@@ -135,9 +128,10 @@ impl Drop for LinearMap {
 pub fn map_linear(
     this: &OfContext,
     device: &Object<Device>,
-    (offset, size): (u64, u64),
+    offset: u64,
+    size: u64,
     own: &Object<ExternalMem>,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     let memory = &own.memory;
     let gpu = gpu(this, device)?;
     check_home(&memory.gpu, &gpu)?;
@@ -165,11 +159,12 @@ pub fn map_linear(
     let at = start as usize;
     this.add_foreign(at, size as usize, device)?;
     bindless(this).linear.lock().insert(at, map);
-    Ok(at)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.
-pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Result<()> {
+pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -> Result<()> {
+    let at = at.addr();
     let gpu = gpu(this, device)?;
     let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
     let ended = {
@@ -186,7 +181,8 @@ pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Resu
 pub fn map_array(
     this: &OfContext,
     device: &Object<Device>,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     own: &Object<ExternalMem>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
     let memory = &own.memory;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use ur::abi::*;
+use ur::hal::answers::{ImageRole, coordinates};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Driver, Kind};
+use ur::stream::Driver;
 
-use super::limits::{self, Role};
+use super::limits;
 use super::memory::{self, ImageMemory, shape_of, texel_of};
 use super::{OfContext, bindless, check_home, gpu, sampler};
 use crate::Cuda;
 use crate::cu::sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT;
 use crate::device::Device;
-use crate::exec::Gpu;
 use crate::image::{Resource, Surface, Texel, Texture};
 use crate::vendor::Ordinal;
 
@@ -56,7 +56,8 @@ pub fn create_unsampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;
     let texel = texel_of(format)?;
@@ -75,12 +76,13 @@ pub fn create_sampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     let gpu = gpu(this, device)?;
     let texel = texel_of(format)?;
-    let how = sampler::describe(sampler, texel, dimensions(desc.r#type))?;
+    let how = sampler::describe(sampler, texel, coordinates(desc.r#type))?;
     let memory = memory::find(this, image);
     let texture = match &memory {
         Some(memory) => {
@@ -89,7 +91,7 @@ pub fn create_sampled(
             Texture::create(&gpu, memory.resource(), &how, None)
         }
         None => {
-            let over = linear(this, device, &gpu, image, desc, texel)?;
+            let over = linear(this, device, image, desc, texel)?;
             Texture::create(&gpu, over, &how, None)
         }
     }?;
@@ -97,102 +99,53 @@ pub fn create_sampled(
     Ok(give(this, key, ImageHandle::Sampled { texture, memory }))
 }
 
-/// Dimensions that coordinates have beside the layer.
-fn dimensions(kind: ur_mem_type_t) -> usize {
-    match kind {
-        UR_MEM_TYPE_IMAGE1D | UR_MEM_TYPE_IMAGE1D_ARRAY => 1,
-        UR_MEM_TYPE_IMAGE3D | UR_MEM_TYPE_IMAGE_CUBEMAP_EXP => 3,
-        _ => 2,
-    }
-}
-
 /// USM that a texture is made over: a line, or rows with a pitch. `INVALID_VALUE` for addresses, pitches and kinds that
 /// textures do not have, `INVALID_IMAGE_SIZE` beyond the allocation or the device's limits.
 fn linear(
     this: &OfContext,
     device: &Object<Device>,
-    gpu: &Arc<Gpu>,
     address: usize,
     desc: &ur_image_desc_t,
     texel: Texel,
 ) -> Result<Resource<'static>> {
-    let wrong = UR_RESULT_ERROR_INVALID_VALUE;
-    let found = this.usm_at(address).ok_or(Error::new(wrong))?;
+    let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
+    let found = this.usm_at(address).ok_or(wrong)?;
     let flat = [UR_MEM_TYPE_IMAGE1D, UR_MEM_TYPE_IMAGE2D].contains(&desc.r#type);
-    ensure(flat && desc.numMipLevel <= 1, wrong)?;
+    ensure(flat && desc.numMipLevel <= 1, wrong.code())?;
     let shape = shape_of(desc)?;
-    let fits = limits::fits(device, desc.r#type, &shape, 1, Role::Linear)?;
+    let fits = limits::fits(device, desc.r#type, &shape, 1, ImageRole::Linear)?;
     ensure(fits, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
-    ensure(limits::fits_pitch(device, desc, texel)?, wrong)?;
+    let rows = limits::rows(device, desc, &shape, texel)?.ok_or(wrong)?;
     let align = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT)?;
     let aligned = address.is_multiple_of(align.max(1) as usize);
-    ensure(aligned, wrong)?;
-    let reached = match &found.device {
-        Some(home) if found.kind == Kind::Device && !Arc::ptr_eq(&home.gpu()?, gpu) => {
-            Cuda::can_access(device, home)
-        }
-        _ => true,
-    };
-    ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-    let row = shape.width * texel.bytes;
-    let pitch = if desc.rowPitch == 0 {
-        row
-    } else {
-        desc.rowPitch
-    };
-    let bytes = match desc.r#type {
-        UR_MEM_TYPE_IMAGE1D => Some(row),
-        _ => pitch
-            .checked_mul(shape.height - 1)
-            .and_then(|rows| rows.checked_add(row)),
-    };
-    let inside = bytes.is_some_and(|bytes| {
-        address - found.start <= found.bytes.saturating_sub(bytes) && bytes <= found.bytes
-    });
-    ensure(inside, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
+    ensure(aligned, wrong.code())?;
+    found.check_rows(address, &rows, |home| Ok(Cuda::can_access(device, home)))?;
     let address = address as u64;
     Ok(match desc.r#type {
         UR_MEM_TYPE_IMAGE1D => Resource::Linear {
             address,
             texel,
-            bytes: row,
+            bytes: rows.packed,
         },
         _ => Resource::Pitched {
             address,
             texel,
             width: shape.width,
             height: shape.height,
-            pitch,
+            pitch: rows.pitch,
         },
     })
 }
 
-fn destroy(
+/// `urBindlessImagesUnsampledImageHandleDestroyExp` and its sampled form. `INVALID_VALUE` for other numbers.
+pub fn destroy(
     this: &OfContext,
     device: &Object<Device>,
-    is_sampled: bool,
     image: ur_exp_image_native_handle_t,
+    is_sampled: bool,
 ) -> Result<()> {
     let key = (is_sampled, gpu(this, device)?.device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
     // The driver's object ends without the lock.
     ensure(ended.is_some(), UR_RESULT_ERROR_INVALID_VALUE)
-}
-
-/// `urBindlessImagesUnsampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, false, image)
-}
-
-/// `urBindlessImagesSampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_sampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, true, image)
 }

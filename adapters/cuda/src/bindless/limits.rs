@@ -1,7 +1,8 @@
 //! The sizes that a device supports, by the kind of image and what it is for.
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result};
+use ur::hal::answers::{ImageRole, LinearRows};
+use ur::object::{Object, Result, ensure};
 
 use super::OfContext;
 use super::memory::{levels, shape_of, texel_of};
@@ -9,22 +10,13 @@ use crate::cu::sys::CUdevice_attribute::{self as Attribute, *};
 use crate::device::Device;
 use crate::image::{Shape, Texel};
 
-/// What an image is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    Sampled,
-    Unsampled,
-    /// Sampled, in linear memory.
-    Linear,
-}
-
 /// The attributes that limit width, height and depth or layers. Sizes that have none are not limited.
 type Limits = &'static [Attribute];
 
 /// The limits of a kind, with several mip levels or one. None if there is no such image.
 #[rustfmt::skip]
-fn limits(kind: ur_mem_type_t, is_mipmap: bool, role: Role) -> Option<Limits> {
-    use Role::{Linear, Sampled, Unsampled};
+fn limits(kind: ur_mem_type_t, is_mipmap: bool, role: ImageRole) -> Option<Limits> {
+    use ImageRole::{Linear, Sampled, Unsampled};
     const D1: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH];
     const D1_LINEAR: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH];
     const D1_MIPMAP: &[Attribute] = &[CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH];
@@ -97,7 +89,7 @@ pub fn fits(
     kind: ur_mem_type_t,
     shape: &Shape,
     levels: u32,
-    role: Role,
+    role: ImageRole,
 ) -> Result<bool> {
     let Some(limits) = limits(kind, levels > 1, role) else {
         return Ok(false);
@@ -114,86 +106,49 @@ pub fn fits(
     Ok(true)
 }
 
-/// Whether rows with these bytes between them can be a 2D image in linear memory; 0 stands for packed rows.
-pub fn fits_pitch(device: &Device, desc: &ur_image_desc_t, texel: Texel) -> Result<bool> {
+/// The rows of an image in linear memory. None if the driver does not take them: 2D images are aligned.
+pub fn rows(
+    device: &Device,
+    desc: &ur_image_desc_t,
+    shape: &Shape,
+    texel: Texel,
+) -> Result<Option<LinearRows>> {
+    let Some(packed) = shape.width.checked_mul(texel.bytes) else {
+        return Ok(None);
+    };
     if desc.r#type != UR_MEM_TYPE_IMAGE2D {
-        return Ok(true);
+        return Ok(Some(LinearRows::new(1, packed, 0)));
     }
-    let packed = desc.width.checked_mul(texel.bytes);
-    let Some(packed) = packed else {
-        return Ok(false);
-    };
-    let pitch = if desc.rowPitch == 0 {
-        packed
-    } else {
-        desc.rowPitch
-    };
     let most = device.attribute(CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH)?;
     let align = device.attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT)?;
-    let aligned = pitch.is_multiple_of(align.max(1) as usize);
-    Ok(aligned && pitch >= packed && pitch <= most.max(0) as usize)
+    let rows = LinearRows::new(shape.height, packed, desc.rowPitch);
+    let fit = rows.fit(align.max(1) as usize, most.max(0) as usize);
+    Ok(fit.then_some(rows))
 }
 
-/// Whether an image of this description exists for a role. A description that is none is no error here.
-fn is_there(
+/// Whether an image of this description exists for a role. A description that is none is no error here. The driver's
+/// surfaces lie in arrays alone.
+pub fn has_image(
     this: &OfContext,
     device: &Object<Device>,
-    (desc, format): (&ur_image_desc_t, &ur_image_format_t),
-    role: Role,
-) -> Result<ur_bool_t> {
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
+    role: ImageRole,
+) -> Result<bool> {
     this.check_device(device)?;
-    if device.api().imaging().is_none() {
-        return Err(Error::unsupported());
+    if role == ImageRole::UnsampledLinear {
+        return Ok(false);
     }
+    let able = device.api().imaging().is_some();
+    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let (Ok(shape), Ok(texel)) = (shape_of(desc), texel_of(format)) else {
-        return Ok(0);
+        return Ok(false);
     };
     let Ok(levels) = levels(desc, &shape) else {
-        return Ok(0);
+        return Ok(false);
     };
     // Kernels read and write the levels of a mipmap one by one, as images of their own.
-    let handle = role != Role::Unsampled || levels == 1;
-    let rows = role != Role::Linear || fits_pitch(device, desc, texel)?;
-    let there = handle && rows && fits(device, desc.r#type, &shape, levels, role)?;
-    Ok(there.into())
-}
-
-fn sampled_role(memory: ur_exp_image_mem_type_t) -> Role {
-    match memory {
-        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Role::Linear,
-        _ => Role::Sampled,
-    }
-}
-
-/// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
-pub fn can_allocate(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    is_there(this, device, what, sampled_role(memory))
-}
-
-/// `urBindlessImagesGetImageSampledHandleSupportExp`
-pub fn can_sample(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    is_there(this, device, what, sampled_role(memory))
-}
-
-/// `urBindlessImagesGetImageUnsampledHandleSupportExp`. The driver's surfaces lie in arrays alone.
-pub fn can_use_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    match memory {
-        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => this.check_device(device).map(|()| 0),
-        _ => is_there(this, device, what, Role::Unsampled),
-    }
+    let handle = role != ImageRole::Unsampled || levels == 1;
+    let lies = role != ImageRole::Linear || rows(device, desc, &shape, texel)?.is_some();
+    Ok(handle && lies && fits(device, desc.r#type, &shape, levels, role)?)
 }

@@ -11,9 +11,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::ImageInfo;
+use ur::hal::answers::{ImageRole, check_samples, mip_levels};
 use ur::object::{Error, InfoOut, Object, Result, ensure};
 
-use super::limits::{self, Role};
+use super::limits;
 use super::{OfContext, bindless, check_home, gpu};
 use crate::cu::sys::{CUDA_ARRAY3D_CUBEMAP, CUDA_ARRAY3D_LAYERED};
 use crate::device::Device;
@@ -122,9 +123,7 @@ fn has_layers(shape: &Shape) -> bool {
 pub fn levels(desc: &ur_image_desc_t, shape: &Shape) -> Result<u32> {
     let depth = if has_layers(shape) { 1 } else { shape.depth };
     let largest = shape.width.max(shape.height).max(depth);
-    let levels = desc.numMipLevel.max(1);
-    ensure(levels <= 1 + largest.ilog2(), UR_RESULT_ERROR_INVALID_VALUE)?;
-    Ok(levels)
+    mip_levels(desc, largest)
 }
 
 /// The shape of a level of a mipmap. Layers stay as many.
@@ -151,7 +150,7 @@ pub fn shape_of(desc: &ur_image_desc_t) -> Result<Shape> {
     let cube = desc.r#type == UR_MEM_TYPE_IMAGE_CUBEMAP_EXP;
     let faces = !cube || shape.width == shape.height && desc.arraySize == 6;
     ensure(faces, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
-    ensure(desc.numSamples <= 1, UR_RESULT_ERROR_INVALID_VALUE)?;
+    check_samples(desc)?;
     Ok(shape)
 }
 
@@ -183,9 +182,12 @@ pub fn allocate(
     let (texel, shape) = (texel_of(format)?, shape_of(desc)?);
     let levels = levels(desc, &shape)?;
     let fits = |role| limits::fits(device, desc.r#type, &shape, levels, role);
-    ensure(fits(Role::Sampled)?, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
+    ensure(
+        fits(ImageRole::Sampled)?,
+        UR_RESULT_ERROR_INVALID_IMAGE_SIZE,
+    )?;
     // Surfaces are smaller than textures. A larger image has no unsampled handles.
-    let flags = match fits(Role::Unsampled)? {
+    let flags = match fits(ImageRole::Unsampled)? {
         true => Surface::ARRAY_FLAGS,
         false => 0,
     };

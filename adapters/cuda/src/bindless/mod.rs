@@ -36,10 +36,10 @@ use ur::object::{Object, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::Mutex;
 
-pub use copy::{End as CopyEnd, enqueue as enqueue_copy};
+pub use copy::work as copy;
 pub use external::{ExternalMem, free_linear, map_array, map_linear};
-pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
-pub use limits::{can_allocate, can_sample, can_use_unsampled};
+pub use handle::{create_sampled, create_unsampled, destroy as destroy_image};
+pub use limits::has_image;
 pub use memory::{allocate, free, free_mipmap, info, level};
 pub use pitched::alloc as alloc_pitched;
 pub use sampler::MAX_ANISOTROPY;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Handles, Kind, Object, OutHandle, Result, ensure};
-use ur::stream::{Event, Queue, Work};
+use ur::hal::answers::file_descriptor;
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
+use ur::stream::{Queue, Work};
 
-use super::external::descriptor;
 use super::{OfContext, check_home, gpu};
 use crate::Cuda;
 use crate::cu::ExternalSemaphores;
@@ -73,7 +73,8 @@ impl ExternalSemaphore {
         let what = CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC {
             type_: native,
             handle: CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC_st__bindgen_ty_1 {
-                fd: descriptor(desc.pNext)?,
+                // SAFETY: the caller's chain consists of live structs tagged as what they are.
+                fd: unsafe { file_descriptor(desc.pNext) }?,
             },
             flags: 0,
             reserved: [0; 16],
@@ -98,77 +99,48 @@ impl ExternalSemaphore {
     }
 }
 
-/// The number that a semaphore counts to. A binary one has none.
-fn counted(has_value: bool, value: u64) -> u64 {
-    if has_value { value } else { 0 }
-}
-
-type Waits<'a> = Handles<'a, Event<Cuda>>;
-type EventOut<'a> = OutHandle<'a, Event<Cuda>>;
-
-/// Enqueues a command on a semaphore. `INVALID_VALUE` for a queue of another device.
-fn enqueue(
+/// The work of a command on a semaphore. `INVALID_VALUE` for a queue of another device.
+fn work(
     this: &Object<Queue<Cuda>>,
     semaphore: &Object<ExternalSemaphore>,
-    command: ur_command_t,
-    (waits, event): (Waits<'_>, EventOut<'_>),
     run: impl Fn(&Imported, CUstream) -> Result<()> + Send + Sync + 'static,
-) -> Result<()> {
+) -> Result<Work<Cuda>> {
     let own = Arc::clone(&semaphore.own);
     let same = Arc::ptr_eq(&own.gpu, &this.device().gpu()?);
     ensure(same, UR_RESULT_ERROR_INVALID_VALUE)?;
-    let call = Native::call(move |_, stream| run(&own, stream));
-    Queue::enqueue(this, command, waits, Work::Native(call), event, false)
+    Ok(Work::Native(Native::call(move |_, stream| {
+        run(&own, stream)
+    })))
 }
 
 /// `urBindlessImagesWaitExternalSemaphoreExp`
 pub fn wait(
     this: &Object<Queue<Cuda>>,
     semaphore: &Object<ExternalSemaphore>,
-    (has_value, value): (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(has_value, value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, stream| {
-            // SAFETY: plain numbers, all of which may be 0.
-            let mut how: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
-            how.params.fence.value = value;
-            // SAFETY: one live semaphore with its parameters, and a live stream.
-            let code = unsafe { (own.calls.wait)(&own.raw, &how, 1, stream) };
-            own.gpu.check(code, "cuWaitExternalSemaphoresAsync")
-        },
-    )
+    value: u64,
+) -> Result<Work<Cuda>> {
+    work(this, semaphore, move |own, stream| {
+        // SAFETY: plain numbers, all of which may be 0.
+        let mut how: CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS = unsafe { std::mem::zeroed() };
+        how.params.fence.value = value;
+        // SAFETY: one live semaphore with its parameters, and a live stream.
+        let code = unsafe { (own.calls.wait)(&own.raw, &how, 1, stream) };
+        own.gpu.check(code, "cuWaitExternalSemaphoresAsync")
+    })
 }
 
 /// `urBindlessImagesSignalExternalSemaphoreExp`
 pub fn signal(
     this: &Object<Queue<Cuda>>,
     semaphore: &Object<ExternalSemaphore>,
-    (has_value, value): (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(has_value, value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, stream| {
-            // SAFETY: plain numbers, all of which may be 0.
-            let mut how: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
-            how.params.fence.value = value;
-            // SAFETY: one live semaphore with its parameters, and a live stream.
-            let code = unsafe { (own.calls.signal)(&own.raw, &how, 1, stream) };
-            own.gpu.check(code, "cuSignalExternalSemaphoresAsync")
-        },
-    )
+    value: u64,
+) -> Result<Work<Cuda>> {
+    work(this, semaphore, move |own, stream| {
+        // SAFETY: plain numbers, all of which may be 0.
+        let mut how: CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS = unsafe { std::mem::zeroed() };
+        how.params.fence.value = value;
+        // SAFETY: one live semaphore with its parameters, and a live stream.
+        let code = unsafe { (own.calls.signal)(&own.raw, &how, 1, stream) };
+        own.gpu.check(code, "cuSignalExternalSemaphoresAsync")
+    })
 }

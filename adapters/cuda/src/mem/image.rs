@@ -13,7 +13,7 @@ use ur::abi::*;
 use ur::hal;
 use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Pitched, Use, Work};
+use ur::stream::{Pitched, Queue, Use, Work};
 
 use super::{Mem, OfContext, Storage};
 use crate::Cuda;
@@ -312,11 +312,14 @@ impl Mem {
 
     /// Work that copies a box of an image to another one of the same format.
     pub fn copy_image(
-        device: &Object<Device>,
-        (dst, to): (&Self, ur_rect_offset_t),
-        (src, from): (&Self, ur_rect_offset_t),
+        queue: &Object<Queue<Cuda>>,
+        src: &Object<Self>,
+        dst: &Object<Self>,
+        from: ur_rect_offset_t,
+        to: ur_rect_offset_t,
         region: ur_rect_region_t,
     ) -> Result<Work<Cuda>> {
+        let device = queue.device();
         let (target, source) = (dst.image()?, src.image()?);
         let is_one = Arc::ptr_eq(&source.arrays, &target.arrays);
         let (to, from) = image_boxes(target.end_at(to), source.end_at(from), region, is_one)?;

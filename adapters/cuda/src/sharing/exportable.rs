@@ -1,6 +1,8 @@
 //! Device memory that other interfaces import, as a file descriptor.
 
-use std::os::fd::OwnedFd;
+use std::ffi::{c_int, c_void};
+use std::os::fd::IntoRawFd as _;
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -35,7 +37,7 @@ pub fn alloc(
     align: usize,
     size: usize,
     kind: ur_exp_external_mem_type_t,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     this.check_device(device)?;
     let max_align = <Cuda as Driver>::MAX_ALIGN_BYTES;
     ensure(align as u64 <= max_align, UR_RESULT_ERROR_INVALID_VALUE)?;
@@ -55,11 +57,12 @@ pub fn alloc(
     let own = Exportable { gpu, page, mapping };
     let shared = &this.domain().state().shared;
     shared.exportable.lock().insert(start, own);
-    Ok(start)
+    Ok(with_exposed_provenance_mut(start))
 }
 
 /// `urMemoryExportFreeExportableMemoryExp`
-pub fn free(this: &OfContext, device: &Object<Device>, addr: usize) -> Result<()> {
+pub fn free(this: &OfContext, device: &Object<Device>, mem: *mut c_void) -> Result<()> {
+    let addr = mem.addr();
     this.check_device(device)?;
     let gpu = device.gpu()?;
     let shared = &this.domain().state().shared;
@@ -78,15 +81,19 @@ pub fn export(
     this: &OfContext,
     device: &Object<Device>,
     kind: ur_exp_external_mem_type_t,
-    addr: usize,
-) -> Result<OwnedFd> {
+    mem: *mut c_void,
+    handle: *mut c_void,
+) -> Result<()> {
     this.check_device(device)?;
     check_kind(kind)?;
     let gpu = device.gpu()?;
     let all = this.domain().state().shared.exportable.lock();
-    let own = check_home(all.get(&addr), &gpu)?;
+    let own = check_home(all.get(&mem.addr()), &gpu)?;
     let _current = gpu.enter()?;
-    shared_pages(&gpu)?.export(gpu.api, own.page.handle())
+    let descriptor = shared_pages(&gpu)?.export(gpu.api, own.page.handle())?;
+    // SAFETY: `urMemoryExportExportMemoryHandleExp` promises room for an `int`.
+    unsafe { handle.cast::<c_int>().write(descriptor.into_raw_fd()) };
+    Ok(())
 }
 
 /// The memory. `INVALID_VALUE` if there is none, `INVALID_DEVICE` if it is another device's.

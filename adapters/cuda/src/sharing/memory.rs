@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -104,11 +105,11 @@ impl Drop for Mapping {
 /// `urIPCGetMemHandleExp`
 pub fn get_memory(
     this: &OfContext,
-    addr: usize,
+    mem: *mut c_void,
     data: Out<'_, *mut c_void>,
     size: Out<'_, usize>,
 ) -> Result<()> {
-    let block = this.export_block(addr)?;
+    let block = this.export_block(mem.addr())?;
     let gpu = block.device.gpu()?;
     let how = shared_pages(&gpu)?;
     ensure(!block.pages.is_empty(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
@@ -197,7 +198,7 @@ fn holder(
 }
 
 /// `urIPCOpenMemHandleExp`
-pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<usize> {
+pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<*mut c_void> {
     this.check_device(device)?;
     let gpu = device.gpu()?;
     let how = shared_pages(&gpu)?;
@@ -220,11 +221,12 @@ pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Re
     this.add_foreign(at, opened.bytes, holder.as_deref().unwrap_or(device))?;
     let shared = &this.domain().state().shared;
     shared.opened.lock().insert(at, mapping);
-    Ok(at)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urIPCCloseMemHandleExp`
-pub fn close_memory(this: &OfContext, addr: usize) -> Result<()> {
+pub fn close_memory(this: &OfContext, mem: *mut c_void) -> Result<()> {
+    let addr = mem.addr();
     let shared = &this.domain().state().shared;
     let mapping = shared.opened.lock().remove(&addr);
     let mapping = mapping.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
@@ -252,4 +254,10 @@ pub fn open_physical(
         None => gpu,
     };
     PhysicalMem::opened(this, device, home, opened.pages)
+}
+
+/// `urIPCClosePhysMemHandleExp`
+pub fn close_physical(_: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+    ensure(memory.is_opened(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    memory.release()
 }

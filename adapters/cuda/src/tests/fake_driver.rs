@@ -1,25 +1,24 @@
 //! The fake driver as a test uses it, and tests in processes of their own.
 
-use std::env;
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
+use std::ops::Deref;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::{null, null_mut};
-use std::time::{Duration, Instant};
 
-use scripted_cuda::{Answer, EACH, Fault};
+use scripted::{Answer, Scripted, beside};
+use scripted_cuda::Fault;
 use ur::abi::*;
 use ur::dl::{Binding, Library};
 
+use crate::Cuda;
+
 /// Calls a function of the adapter's table: `ur!(Queue.pfnFinish(queue))`.
 macro_rules! ur {
-    ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
-        let table = <crate::Cuda as ur::hal::Exported>::table();
-        let function = table.$table.$slot.expect("no slot is null");
-        // SAFETY: live handles and pointers, or ones that the call refuses.
-        unsafe { function($($arg),*) }
-    }};
+    ($($call:tt)*) => {
+        scripted::call!(crate::Cuda, $($call)*)
+    };
 }
 pub(super) use ur;
 
@@ -38,6 +37,7 @@ ur::dl::symbols! {
             scripted_semaphore: extern "C" fn(bool) -> i32,
             scripted_semaphore_count: extern "C" fn(i32) -> u64,
             scripted_semaphore_set: extern "C" fn(i32, u64),
+            scripted_edges: extern "C" fn() -> u64,
             scripted_query: extern "C" fn() -> Answer,
             scripted_report: unsafe extern "C" fn(*mut c_char, usize),
             cuCtxGetCurrent: unsafe extern "C" fn(*mut *mut c_void) -> u32,
@@ -65,59 +65,35 @@ pub struct Set {
 }
 
 /// The open fake driver. From now on, a search for the driver in this process finds it.
-pub struct FakeDriver(Control);
+pub struct FakeDriver(Control, Scripted<u32>);
 
-/// Cargo puts the library beside this program.
+impl Deref for FakeDriver {
+    type Target = Scripted<u32>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.1
+    }
+}
+
 pub fn library() -> PathBuf {
-    let own = env::current_exe().expect("this program");
-    let folder = own.parent().expect("a folder").to_owned();
-    folder.join("libscripted_cuda.so")
+    beside("libscripted_cuda.so")
 }
 
 impl FakeDriver {
     pub fn open() -> Self {
         let library = Library::open(library(), Binding::Usual).expect("the scripted library");
-        Self(Control::from_library(library).expect("its functions"))
+        let control = Control::from_library(library).expect("its functions");
+        let scripted = Scripted {
+            fail: control.scripted_fail,
+            query: control.scripted_query,
+            report: control.scripted_report,
+        };
+        Self(control, scripted)
     }
 
-    /// Makes the nth call from now fail, and resets the state.
-    pub fn fail(&self, nth: u64, code: u32) {
-        // SAFETY: the name is null.
-        unsafe { (self.0.scripted_fail)(Fault { nth, code }, null()) };
-    }
-
-    /// Makes every call of one function fail.
-    pub fn fail_each(&self, name: &str, code: u32) {
-        let name = CString::new(name).expect("a name");
-        // SAFETY: a C string.
-        unsafe { (self.0.scripted_fail)(Fault { nth: EACH, code }, name.as_ptr()) };
-    }
-
-    /// Makes the nth call of one function from now fail, and counts the calls of this function alone.
-    pub fn fail_nth(&self, name: &str, nth: u64, code: u32) {
-        let name = CString::new(name).expect("a name");
-        // SAFETY: a C string.
-        unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
-    }
-
-    /// Counts the calls of one function from now on.
-    pub fn count(&self, name: &str) {
-        self.fail_nth(name, 0, 0);
-    }
-
-    /// The number of driver calls while `run` runs. None of them may be a forbidden one.
-    pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
-        self.count(name);
-        run();
-        let seen = self.query();
-        assert_eq!(seen.broken, 0, "{}", self.report());
-        self.reset();
-        seen.calls
-    }
-
-    /// Makes every call succeed again.
-    pub fn reset(&self) {
-        self.fail(0, 0);
+    /// Total dependencies of the graph nodes added since the script was set.
+    pub fn edges(&self) -> u64 {
+        (self.0.scripted_edges)()
     }
 
     /// Sets the number of devices. It must be called before the adapter looks for them.
@@ -173,19 +149,6 @@ impl FakeDriver {
     /// Sets the count of a semaphore, as the other interface does.
     pub fn set_semaphore(&self, semaphore: &OwnedFd, count: u64) {
         (self.0.scripted_semaphore_set)(semaphore.as_raw_fd(), count);
-    }
-
-    pub fn query(&self) -> Answer {
-        (self.0.scripted_query)()
-    }
-
-    pub fn report(&self) -> String {
-        let mut buffer = vec![0; 4096];
-        // SAFETY: the output has room for this many bytes.
-        unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: the call terminates the text with a NUL.
-        let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
-        text.to_string_lossy().into_owned()
     }
 
     /// Adds a fill without dependencies to a graph, as an application may.
@@ -246,28 +209,11 @@ impl FakeDriver {
         // SAFETY: the scripted library does not access contexts.
         unsafe { (self.0.cuCtxSetCurrent)(std::ptr::without_provenance_mut(context)) };
     }
-
-    /// Checks that no object is alive, once the adapter's threads have ended, and that no call was forbidden.
-    pub fn check_end(&self, when: &str) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while self.query().live > 0 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let seen = self.query();
-        assert!(
-            seen.live == 0 && seen.broken == 0,
-            "{when}: {}",
-            self.report()
-        );
-    }
 }
 
 /// The one adapter, with a reference.
 pub fn adapter() -> ur_adapter_handle_t {
-    let (mut adapter, mut count) = (null_mut(), 0);
-    let code = ur!(Adapter.pfnGet(1, &mut adapter, &mut count));
-    assert_eq!((code, count), (UR_RESULT_SUCCESS, 1));
-    adapter
+    scripted::adapter::<Cuda>().expect("a driver")
 }
 
 /// The first device of the one platform.
@@ -277,45 +223,19 @@ pub fn device(adapter: ur_adapter_handle_t) -> ur_device_handle_t {
 
 /// All its devices.
 pub fn devices(adapter: ur_adapter_handle_t) -> Vec<ur_device_handle_t> {
-    let (mut platform, mut count) = (null_mut(), 0);
-    let code = ur!(Platform.pfnGet(adapter, 1, &mut platform, null_mut()));
-    assert_eq!(code, UR_RESULT_SUCCESS);
-    let all = UR_DEVICE_TYPE_ALL;
-    let code = ur!(Device.pfnGet(platform, all, 0, null_mut(), &mut count));
-    assert_eq!(code, UR_RESULT_SUCCESS);
-    let mut devices = vec![null_mut(); count as usize];
-    let code = ur!(Device.pfnGet(platform, all, count, devices.as_mut_ptr(), null_mut()));
-    assert_eq!(code, UR_RESULT_SUCCESS);
-    devices
+    // SAFETY: tests keep their adapter.
+    unsafe { scripted::devices::<Cuda>(adapter) }
 }
-
-const ALONE: &str = "SCRIPTED_ALONE";
 
 /// Runs a test in a process of its own. `name` is its path in this crate.
 pub fn alone(name: &str, test: impl FnOnce()) {
     alone_with(name, &[], test);
 }
 
-/// Runs a test in a process with these environment variables.
-///
-/// Returns the standard error of that process. Within that process itself it returns `None`.
+/// Runs a test in a process with these variables. Returns what the process wrote, and within it nothing.
 pub fn alone_with(name: &str, variables: &[(&str, &str)], test: impl FnOnce()) -> Option<String> {
-    if env::var_os(ALONE).is_some_and(|own| own == name) {
-        test();
-        return None;
-    }
-    let mut command = Command::new(env::current_exe().expect("this program"));
-    command
-        .args(["--exact", name, "--nocapture"])
-        .env(ALONE, name)
-        .envs(variables.iter().copied());
-    let output = command.output().expect("a process");
-    let reported = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}{errors}");
-    assert!(
-        reported.contains("1 passed"),
-        "no test is called {name}: {reported}"
-    );
-    Some(errors.into_owned())
+    let prepare = |command: &mut Command| {
+        command.envs(variables.iter().copied());
+    };
+    scripted::alone(name, prepare, test)
 }

@@ -25,7 +25,7 @@ impl Peer {
     pub fn start(name: &str) -> Self {
         let mut child = Command::new(env::current_exe().expect("this program"))
             .args(["--exact", name, "--nocapture"])
-            .env("SCRIPTED_ALONE", name)
+            .env(scripted::ALONE, name)
             .env(ROLE, "second")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

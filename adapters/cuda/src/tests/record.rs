@@ -407,7 +407,7 @@ fn edges_that_others_imply_are_left_out() {
         driver.reset();
         let code = ur!(CommandBufferExp.pfnFinalizeExp(buffer));
         assert_eq!(code, UR_RESULT_SUCCESS);
-        assert_eq!(driver.query().edges, COMMANDS as u64 - 1 + 2);
+        assert_eq!(driver.edges(), COMMANDS as u64 - 1 + 2);
         driver.count("cuGraphLaunch");
         let none = null_mut();
         let code = ur!(EnqueueExp.pfnCommandBufferExp(fixture.queue, buffer, 0, null(), none));

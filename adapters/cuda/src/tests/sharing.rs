@@ -389,7 +389,7 @@ fn without_shareable_handles_nothing_is_shared() {
         test.end(&driver);
     };
     const NAME: &str = "tests::sharing::without_shareable_handles_nothing_is_shared";
-    if std::env::var_os("SCRIPTED_ALONE").is_none() {
+    if !scripted::is_alone(NAME) {
         alone_with(NAME, &[("UR_CUDA_IPC", "0"), ("WHY", "user")], || {});
         alone_with(NAME, &[("WHY", "driver")], || {});
         return;

@@ -54,4 +54,5 @@ mod worker;
 pub use external::{
     scripted_external_memory, scripted_semaphore, scripted_semaphore_count, scripted_semaphore_set,
 };
-pub use script::{Answer, EACH, Fault};
+pub use script::Fault;
+pub use scripted::{Answer, EACH};

@@ -17,59 +17,30 @@
 //! | `SCRIPTED_LEVEL_ZERO_TRACE` | a file, to which each call and its result are added |
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
+use scripted::{Answer, Faults, write_text};
 use ze::*;
 
 use crate::device::MAX_DEVICES;
 use crate::entry::Answer as Outcome;
 use crate::object::hold;
 
-/// A call that fails.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Fault {
-    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
-    pub nth: u64,
-    /// The interface's error code. `ZE_RESULT_ERROR_DEVICE_LOST` loses the devices for good.
-    pub code: u32,
-}
-
-/// Every call fails.
-pub const EACH: u64 = u64::MAX;
-
-/// The state that a test can see.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Answer {
-    /// Number of calls since the script was set that could fail.
-    pub calls: u64,
-    /// Whether the fault was reached.
-    pub met: bool,
-    /// Number of live objects.
-    pub live: usize,
-    /// Number of calls that the interface forbids, such as with dead handles.
-    pub broken: u64,
-    /// Number of calls of functions that are not implemented.
-    pub missed: u64,
-}
+/// The code `ZE_RESULT_ERROR_DEVICE_LOST` loses the devices for good.
+pub type Fault = scripted::Fault<u32>;
 
 /// The script and its progress.
 #[derive(Default)]
 struct Script {
-    fault: Fault,
-    /// If not empty, only calls of this name count.
-    only: String,
+    faults: Faults<u32>,
     /// Whether every call after the fault fails too, but for those that are spared.
     lasts: bool,
-    calls: u64,
     /// The calls since the script was set, by name.
     counts: BTreeMap<&'static str, u64>,
-    met: Option<&'static str>,
     /// Descriptions of calls that are forbidden, and of functions that are missing, each with its number.
     broken: BTreeMap<String, u64>,
     missed: BTreeMap<&'static str, u64>,
@@ -149,12 +120,12 @@ impl Script {
         let parts: Vec<_> = given.split(':').collect();
         if let [name, nth, code] = parts[..] {
             let code = code.trim_start_matches("0x");
-            script.fault = Fault {
+            script.faults.fault = Fault {
                 nth: nth.parse().unwrap_or(0),
                 code: u32::from_str_radix(code, 16).unwrap_or(ZE_RESULT_ERROR_UNKNOWN.0),
             };
             if name != "*" {
-                script.only = name.to_owned();
+                script.faults.only = name.to_owned();
             }
         }
         script
@@ -168,19 +139,13 @@ pub fn called(name: &'static str) -> Outcome {
     }
     let mut script = hold(script());
     *script.counts.entry(name).or_default() += 1;
-    if script.lasts && script.met.is_some() && !is_spared(name) {
-        return Err(ze_result_t(script.fault.code));
+    if script.lasts && script.faults.met.is_some() && !is_spared(name) {
+        return Err(ze_result_t(script.faults.fault.code));
     }
-    let chosen = !script.only.is_empty();
-    if (!chosen && is_spared(name)) || (chosen && script.only != name) {
+    let Some(code) = script.faults.called(name, is_spared) else {
         return Ok(());
-    }
-    script.calls += 1;
-    if script.fault.nth != script.calls && script.fault.nth != EACH {
-        return Ok(());
-    }
-    script.met = Some(name);
-    let code = ze_result_t(script.fault.code);
+    };
+    let code = ze_result_t(code);
     drop(script);
     if code == ZE_RESULT_ERROR_DEVICE_LOST {
         lose(true);
@@ -255,9 +220,9 @@ impl<T> crate::object::Objects<T> {
 
 fn report() -> String {
     let script = hold(script());
-    let met = script.met.unwrap_or("nothing");
     format!(
-        "failed: {met}; broken: {:?}; missing: {:?}; alive: {:?}",
+        "failed: {}; broken: {:?}; missing: {:?}; alive: {:?}",
+        script.faults.failed(),
         script.broken,
         script.missed,
         alive()
@@ -270,16 +235,9 @@ fn report() -> String {
 /// `only` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
-    let only = match only.is_null() {
-        true => String::new(),
-        // SAFETY: the caller passes null or a C string.
-        false => unsafe { CStr::from_ptr(only) }
-            .to_string_lossy()
-            .into_owned(),
-    };
     *hold(script()) = Script {
-        fault,
-        only,
+        // SAFETY: as the caller promises.
+        faults: unsafe { Faults::new(fault, only) },
         ..Script::default()
     };
     lose(false);
@@ -316,8 +274,8 @@ pub extern "C" fn scripted_query() -> Answer {
     let live = alive().iter().map(|(_, count)| count).sum();
     let script = hold(script());
     Answer {
-        calls: script.calls,
-        met: script.met.is_some(),
+        calls: script.faults.calls,
+        met: script.faults.met.is_some(),
         live,
         broken: script.broken.values().sum(),
         missed: script.missed.values().sum(),
@@ -331,7 +289,7 @@ pub extern "C" fn scripted_query() -> Answer {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
     // SAFETY: as the caller promises.
-    unsafe { text_out(&report(), buffer, size) };
+    unsafe { write_text(&report(), buffer, size) };
 }
 
 /// Writes the calls since the script was set: a line for each function, with its name and the number.
@@ -347,21 +305,7 @@ pub unsafe extern "C" fn scripted_counts(buffer: *mut c_char, size: usize) {
         .collect();
     drop(script);
     // SAFETY: as the caller promises.
-    unsafe { text_out(&text, buffer, size) };
-}
-
-/// # Safety
-/// `buffer` has room for `size` bytes.
-unsafe fn text_out(text: &str, buffer: *mut c_char, size: usize) {
-    if size == 0 {
-        return;
-    }
-    let bytes = &text.as_bytes()[..text.len().min(size - 1)];
-    // SAFETY: the caller passes `size` writable bytes; one byte more is left.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
-        buffer.add(bytes.len()).write(0);
-    }
+    unsafe { write_text(&text, buffer, size) };
 }
 
 /// Has the state written at exit, if a variable asks for it.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::answers::{ImageBox, ImageShape};
-use ur::object::{Error, Handles, Object, OutHandle, Result, ensure};
+use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{
-    Event, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
+    ImageCopyEnd, ImageRegion, Pitched, Queue, Work, image_ends, image_regions, linear_image,
 };
 
 use super::memory::{self, ImageMemory, extent};
@@ -18,13 +18,6 @@ use crate::image::{between, transfer};
 
 /// A number that is no memory.
 const UNKNOWN: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
-
-/// One end of a copy as the caller describes it.
-pub struct End<'a> {
-    pub address: usize,
-    pub desc: &'a ur_image_desc_t,
-    pub format: &'a ur_image_format_t,
-}
 
 /// The memory of one end.
 #[derive(Clone)]
@@ -94,8 +87,8 @@ fn append(
     }
 }
 
-/// The work of a copy. A single region between linear memory is the engine's own matter.
-fn work((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Work<LevelZero> {
+/// The work between two ends. A single region between linear memory is the engine's own matter.
+fn joined((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Work<LevelZero> {
     if let (Side::Linear { memory: dst, .. }, Side::Linear { memory: src, .. }, [region]) =
         (&dst, &src, &regions[..])
     {
@@ -114,21 +107,19 @@ fn work((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> Wo
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
 /// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
-pub fn enqueue(
+pub fn work(
     this: &Object<Queue<LevelZero>>,
-    (src, dst): (End<'_>, End<'_>),
+    src: ImageCopyEnd<'_>,
+    dst: ImageCopyEnd<'_>,
     region: &ur_exp_image_copy_region_t,
-    (flags, types): (ur_exp_image_copy_flags_t, ur_exp_image_copy_input_types_t),
-    waits: Handles<'_, Event<LevelZero>>,
-    event: OutHandle<'_, Event<LevelZero>>,
-) -> Result<()> {
+    flags: ur_exp_image_copy_flags_t,
+    types: ur_exp_image_copy_input_types_t,
+) -> Result<Work<LevelZero>> {
     this.device().bindless().ok_or(Error::unsupported())?;
-    let (from_image, to_image) = image_ends(flags, types)?;
-    let same = src.format.channelOrder == dst.format.channelOrder;
-    ensure(same, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+    let (from_image, to_image) = image_ends((&src, &dst), flags, types)?;
     let context = this.context();
     let device = this.device();
-    let side = |end: &End<'_>, is_image: bool| -> Result<(Side, usize)> {
+    let side = |end: &ImageCopyEnd<'_>, is_image: bool| -> Result<(Side, usize)> {
         let found = memory::find(context, end.address);
         let shape = ImageShape::new(end.format, end.desc)?;
         match (is_image, found) {
@@ -149,9 +140,7 @@ pub fn enqueue(
     let ((src, texel), (dst, other)) = (side(&src, from_image)?, side(&dst, to_image)?);
     ensure(texel == other, UR_RESULT_ERROR_INVALID_VALUE)?;
     let regions = image_regions(region, (src.extent(), dst.extent()), texel)?;
-    let command = UR_COMMAND_MEM_IMAGE_COPY;
-    let work = work((dst, src), regions, texel);
-    Queue::enqueue(this, command, waits, work, event, false)
+    Ok(joined((dst, src), regions, texel))
 }
 
 #[cfg(test)]
@@ -197,7 +186,7 @@ mod tests {
             extent,
         };
         let (src, dst) = (linear([8, 8, 4], 32, 256), linear([2, 3, 2], 8, 24));
-        let Work::CopyRect { dst, src, region } = work((dst, src), vec![region], 4) else {
+        let Work::CopyRect { dst, src, region } = joined((dst, src), vec![region], 4) else {
             panic!("a plain copy");
         };
         assert_eq!((src.addr, dst.addr), (0x1000 + 4 + 2 * 32 + 256, 0x1000));

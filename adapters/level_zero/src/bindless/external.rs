@@ -5,14 +5,15 @@
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::ptr::{from_mut, null_mut};
+use std::ptr::{from_mut, null_mut, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Kind, Object, Result, chain, ensure};
+use ur::hal::answers::file_descriptor;
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
 
-use super::{OfContext, bindless, check_home, memory};
+use super::{OfContext, bindless, check_home};
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -101,15 +102,6 @@ pub fn exports(
     able.then_some(*native)
 }
 
-/// The file descriptor in a chain. `INVALID_VALUE` without one.
-pub fn descriptor(first: *const c_void) -> Result<c_int> {
-    let tag = UR_STRUCTURE_TYPE_EXP_FILE_DESCRIPTOR;
-    // SAFETY: the caller's chain consists of live structs tagged as what they are.
-    let found = unsafe { chain::find::<ur_exp_file_descriptor_t>(first, tag) };
-    let found = found.map(|own| own.fd).filter(|fd| *fd >= 0);
-    found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))
-}
-
 impl ExternalMem {
     /// `urBindlessImagesImportExternalMemoryExp`. This takes the file descriptor over if it succeeds: the driver does
     /// not, and each mapping needs it.
@@ -126,7 +118,8 @@ impl ExternalMem {
         ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
         ensure(size > 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let kind = imports(device, kind).ok_or(Error::unsupported())?;
-        let file = descriptor(desc.pNext)?;
+        // SAFETY: the caller's chain consists of live structs tagged as what they are.
+        let file = unsafe { file_descriptor(desc.pNext) }?;
         let context = &this.domain().state().native;
         exec::free(context, map(context, device, described(kind, file), size)?);
         let memory = Arc::new(Imported {
@@ -138,6 +131,10 @@ impl ExternalMem {
             bytes: size,
         });
         Ok(hal::new::<LevelZero, _>(Self { memory }))
+    }
+
+    pub fn memory(&self) -> &Arc<Imported> {
+        &self.memory
     }
 
     /// `urBindlessImagesReleaseExternalMemoryExp`
@@ -183,9 +180,10 @@ impl Drop for LinearMap {
 pub fn map_linear(
     this: &OfContext,
     device: &Object<Device>,
-    (offset, size): (u64, u64),
+    offset: u64,
+    size: u64,
     own: &Object<ExternalMem>,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     let memory = &own.memory;
     this.check_device(device)?;
     check_home(&memory.device, device)?;
@@ -199,21 +197,12 @@ pub fn map_linear(
     let at = map.start + offset as usize;
     this.add_foreign(at, size as usize, device)?;
     bindless(this).linear.lock().insert(at, map);
-    Ok(at)
-}
-
-/// `urBindlessImagesMapExternalArrayExp`
-pub fn map_array(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_format_t, &ur_image_desc_t),
-    own: &Object<ExternalMem>,
-) -> Result<ur_exp_image_mem_native_handle_t> {
-    memory::map_array(this, device, what, &own.memory)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urBindlessImagesFreeMappedLinearMemoryExp`. `INVALID_VALUE` for an address of no mapping.
-pub fn free_linear(this: &OfContext, device: &Object<Device>, at: usize) -> Result<()> {
+pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -> Result<()> {
+    let at = at.addr();
     this.check_device(device)?;
     ensure(can_import(device), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let wrong = Error::new(UR_RESULT_ERROR_INVALID_VALUE);

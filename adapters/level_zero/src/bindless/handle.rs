@@ -5,11 +5,10 @@ use std::ptr::{from_ref, null, with_exposed_provenance_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
-use ur::hal::answers::channels;
+use ur::hal::answers::{ImageRole, LinearRows, channels, coordinates};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::Kind;
 
-use super::limits::{self, Role};
+use super::limits;
 use super::memory::{self, ImageMemory, described, shape_of};
 use super::{OfContext, able, bindless, check_home, sampler};
 use crate::device::Device;
@@ -98,7 +97,8 @@ pub fn create_unsampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    what: (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     able(this, device)?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
@@ -107,7 +107,7 @@ pub fn create_unsampled(
         ..Default::default()
     };
     let handle = ImageHandle {
-        _native: view(this, device, &memory, what, &flags)?,
+        _native: view(this, device, &memory, (format, desc), &flags)?,
         _memory: Some(memory),
     };
     give(this, device, false, handle)
@@ -119,11 +119,13 @@ pub fn create_sampled(
     this: &OfContext,
     device: &Object<Device>,
     image: ur_exp_image_mem_native_handle_t,
-    what: (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
     sampler: &ur_sampler_desc_t,
 ) -> Result<ur_exp_image_native_handle_t> {
     able(this, device)?;
-    let mut how = sampler::describe(sampler, dimensions(what.1.r#type))?;
+    let what = (format, desc);
+    let mut how = sampler::describe(sampler, coordinates(desc.r#type))?;
     let flags = ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS | ZE_IMAGE_BINDLESS_EXP_FLAG_SAMPLED_IMAGE;
     let chained = |how: &ze_sampler_desc_t| ze_image_bindless_exp_desc_t {
         pNext: from_ref(how).cast(),
@@ -178,15 +180,6 @@ fn over_linear(
     Ok(native)
 }
 
-/// Dimensions that coordinates have beside the layer.
-fn dimensions(kind: ur_mem_type_t) -> usize {
-    match kind {
-        UR_MEM_TYPE_IMAGE1D | UR_MEM_TYPE_IMAGE1D_ARRAY => 1,
-        UR_MEM_TYPE_IMAGE3D => 3,
-        _ => 2,
-    }
-}
-
 /// The pitch of USM that an image is made over, if it has several rows. `INVALID_VALUE` for addresses, pitches and kinds
 /// that images do not have, `INVALID_IMAGE_SIZE` beyond the allocation or the device's limits.
 fn check_linear(
@@ -196,66 +189,37 @@ fn check_linear(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<Option<usize>> {
     let found = this.usm_at(address).ok_or(WRONG)?;
-    let shape = limits::check(device, (format, desc), Role::Linear)?;
+    let shape = limits::check(device, (format, desc), ImageRole::Linear)?;
     let [width, height, _] = shape.extent;
-    let packed = width * shape.pixel;
-    let row = match desc.rowPitch {
-        given if given > 0 && height > 1 => given,
-        _ => packed,
-    };
+    let has_pitch = height > 1;
+    let given = if has_pitch { desc.rowPitch } else { 0 };
+    let rows = LinearRows::new(height, width * shape.pixel, given);
     let reported = &device.facts.pitch;
     let most = match reported.maxSupportedPitch {
         0 => usize::MAX,
         most => most,
     };
-    ensure(row >= packed && row <= most, WRONG.code())?;
+    ensure(rows.fit(1, most), WRONG.code())?;
     ensure(
         address.is_multiple_of(reported.pitchAlign.max(1)),
         WRONG.code(),
     )?;
-    let reached = match &found.device {
-        Some(home) if found.kind == Kind::Device && home.raw() != device.raw() => {
-            device.reaches(home)?
-        }
-        _ => true,
-    };
-    ensure(reached, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-    let bytes = row
-        .checked_mul(height - 1)
-        .and_then(|rows| rows.checked_add(packed));
-    let inside = bytes
-        .is_some_and(|bytes| bytes <= found.bytes && address - found.start <= found.bytes - bytes);
-    ensure(inside, UR_RESULT_ERROR_INVALID_IMAGE_SIZE)?;
-    Ok((height > 1).then_some(row))
+    found.check_rows(address, &rows, |home| {
+        Ok(home.raw() == device.raw() || device.reaches(home)?)
+    })?;
+    Ok(has_pitch.then_some(rows.pitch))
 }
 
-fn destroy(
+/// `urBindlessImagesUnsampledImageHandleDestroyExp` and its sampled form. `INVALID_VALUE` for other numbers.
+pub fn destroy(
     this: &OfContext,
     device: &Object<Device>,
-    is_sampled: bool,
     image: ur_exp_image_native_handle_t,
+    is_sampled: bool,
 ) -> Result<()> {
     able(this, device)?;
     let key = key(is_sampled, device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
     // The driver's object ends without the lock.
     ensure(ended.is_some(), WRONG.code())
-}
-
-/// `urBindlessImagesUnsampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, false, image)
-}
-
-/// `urBindlessImagesSampledImageHandleDestroyExp`. `INVALID_VALUE` for other numbers.
-pub fn destroy_sampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    image: ur_exp_image_native_handle_t,
-) -> Result<()> {
-    destroy(this, device, true, image)
 }

@@ -3,25 +3,14 @@
 use std::ptr::from_mut;
 
 use ur::abi::*;
-use ur::hal::answers::{ImageShape, channels};
-use ur::object::{Error, Object, Result, ensure};
+use ur::hal::answers::{ImageRole, ImageShape, channels};
+use ur::object::{Object, Result, ensure};
 
 use super::memory::shape_of;
 use super::{OfContext, able};
 use crate::device::Device;
 use crate::image::described;
 use crate::lz::{check as check_code, *};
-
-/// What an image is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Image memory, and its handles.
-    Memory,
-    /// Sampled handles of linear memory.
-    Linear,
-}
-
-const SHAPE: Error = Error::new(UR_RESULT_ERROR_INVALID_IMAGE_SIZE);
 
 /// The driver's extension of `ze_image_format_support_ext_properties_t`.
 const FORMATS: &str = "ZE_extension_image_format_support";
@@ -31,19 +20,14 @@ const FORMATS: &str = "ZE_extension_image_format_support";
 pub fn check(
     device: &Object<Device>,
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
-    role: Role,
+    role: ImageRole,
 ) -> Result<ImageShape> {
     let shape = shape_of(format, desc)?;
     let most = match role {
-        Role::Memory => device.max_extent(desc.r#type),
-        Role::Linear => linear_extent(device, desc.r#type)?,
+        ImageRole::Linear => linear_extent(device, desc.r#type)?,
+        _ => device.max_extent(desc.r#type),
     };
-    let fits = shape
-        .extent
-        .iter()
-        .zip(most)
-        .all(|(size, most)| *size <= most);
-    ensure(fits, SHAPE.code())?;
+    shape.check_within(most)?;
     ensure(
         has_format(device, format, desc)?,
         UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT,
@@ -95,21 +79,22 @@ fn has_format(
     }
 }
 
-/// Whether there are images of a description. One that is none is no error here.
-fn is_there(
+/// Whether there are images of a description. One that is none is no error here. Linear memory has sampled handles
+/// alone.
+pub fn has_image(
     this: &OfContext,
     device: &Object<Device>,
-    (desc, format): (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
+    role: ImageRole,
+) -> Result<bool> {
     able(this, device)?;
-    let role = match memory {
-        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Role::Linear,
-        _ => Role::Memory,
-    };
+    if role == ImageRole::UnsampledLinear {
+        return Ok(false);
+    }
     match check(device, (format, desc), role) {
         Err(error) if !ABSENT.contains(&error.code()) => Err(error),
-        found => Ok(found.is_ok().into()),
+        found => Ok(found.is_ok()),
     }
 }
 
@@ -121,36 +106,3 @@ const ABSENT: [ur_result_t; 5] = [
     UR_RESULT_ERROR_UNSUPPORTED_FEATURE,
     UR_RESULT_ERROR_INVALID_VALUE,
 ];
-
-/// `urBindlessImagesGetImageMemoryHandleTypeSupportExp`
-pub fn can_allocate(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    is_there(this, device, what, memory)
-}
-
-/// `urBindlessImagesGetImageSampledHandleSupportExp`
-pub fn can_sample(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    is_there(this, device, what, memory)
-}
-
-/// `urBindlessImagesGetImageUnsampledHandleSupportExp`. Linear memory has sampled handles alone.
-pub fn can_use_unsampled(
-    this: &OfContext,
-    device: &Object<Device>,
-    what: (&ur_image_desc_t, &ur_image_format_t),
-    memory: ur_exp_image_mem_type_t,
-) -> Result<ur_bool_t> {
-    match memory {
-        UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => able(this, device).map(|_| 0),
-        _ => is_there(this, device, what, memory),
-    }
-}

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::ImageInfo;
-use ur::hal::answers::{ImageShape, image_info};
+use ur::hal::answers::{ImageRole, ImageShape, check_samples, image_info, mip_levels};
 use ur::object::{Error, InfoOut, Object, Result, ensure};
 
-use super::external::Imported;
-use super::limits::{self, Role};
+use super::external::{ExternalMem, Imported};
+use super::limits;
 use super::{OfContext, able, bindless, check_home};
 use crate::device::Device;
 use crate::image::{self, NativeImage};
@@ -42,9 +42,9 @@ pub fn extent(shape: &ImageShape) -> [usize; 3] {
 pub fn shape_of(format: &ur_image_format_t, desc: &ur_image_desc_t) -> Result<ImageShape> {
     let shape = ImageShape::new(format, desc)?;
     let largest = shape.extent.into_iter().max().unwrap_or(1);
-    let few = desc.numMipLevel <= 1 + largest.ilog2() && desc.numSamples <= 1;
-    ensure(few, UR_RESULT_ERROR_INVALID_VALUE)?;
-    ensure(desc.numMipLevel <= 1, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    check_samples(desc)?;
+    let levels = mip_levels(desc, largest)?;
+    ensure(levels == 1, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     Ok(shape)
 }
 
@@ -69,7 +69,7 @@ fn create(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
     keeps: Option<Arc<Imported>>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
-    let shape = limits::check(device, (format, desc), Role::Memory)?;
+    let shape = limits::check(device, (format, desc), ImageRole::Sampled)?;
     let imported = keeps.as_ref().map(|memory| memory.described());
     let flags = ze_image_bindless_exp_desc_t {
         pNext: match &imported {
@@ -99,21 +99,24 @@ fn create(
 pub fn allocate(
     this: &OfContext,
     device: &Object<Device>,
-    what: (&ur_image_format_t, &ur_image_desc_t),
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
     able(this, device)?;
-    create(this, device, what, None)
+    create(this, device, (format, desc), None)
 }
 
-/// Image memory over the whole import. `INVALID_IMAGE_SIZE` if that has not so
+/// `urBindlessImagesMapExternalArrayExp`: image memory over the whole import. `INVALID_IMAGE_SIZE` if that has not so
 /// many pixels.
 pub fn map_array(
     this: &OfContext,
     device: &Object<Device>,
-    (format, desc): (&ur_image_format_t, &ur_image_desc_t),
-    memory: &Arc<Imported>,
+    format: &ur_image_format_t,
+    desc: &ur_image_desc_t,
+    own: &Object<ExternalMem>,
 ) -> Result<ur_exp_image_mem_native_handle_t> {
     able(this, device)?;
+    let memory = own.memory();
     check_home(&memory.device, device)?;
     let shape = shape_of(format, desc)?;
     ensure(
@@ -148,9 +151,25 @@ pub fn free(
     Ok(())
 }
 
-/// `urBindlessImagesMipmapFreeExp` and `urBindlessImagesMipmapGetLevelExp`: `INVALID_VALUE`, as no handle is a mipmap's.
-pub fn no_mipmap(this: &OfContext, device: &Object<Device>) -> Error {
-    able(this, device).err().unwrap_or(UNKNOWN)
+/// `urBindlessImagesMipmapFreeExp`: `INVALID_VALUE`, as no handle is a mipmap's.
+pub fn free_mipmap(
+    this: &OfContext,
+    device: &Object<Device>,
+    _: ur_exp_image_mem_native_handle_t,
+) -> Result<()> {
+    able(this, device)?;
+    Err(UNKNOWN)
+}
+
+/// `urBindlessImagesMipmapGetLevelExp`: `INVALID_VALUE`, as no handle is a mipmap's.
+pub fn level(
+    this: &OfContext,
+    device: &Object<Device>,
+    _: ur_exp_image_mem_native_handle_t,
+    _: u32,
+) -> Result<ur_exp_image_mem_native_handle_t> {
+    able(this, device)?;
+    Err(UNKNOWN)
 }
 
 /// `urBindlessImagesImageGetInfoExp`. `INVALID_VALUE` for a number that is no handle.

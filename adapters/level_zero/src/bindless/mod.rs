@@ -34,13 +34,11 @@ use ur::stream::Context;
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
-pub use copy::{End as CopyEnd, enqueue as enqueue_copy};
-pub use external::{
-    ExternalMem, can_import, can_import_kind, exports, free_linear, map_array, map_linear,
-};
-pub use handle::{create_sampled, create_unsampled, destroy_sampled, destroy_unsampled};
-pub use limits::{can_allocate, can_sample, can_use_unsampled};
-pub use memory::{allocate, free, info, no_mipmap};
+pub use copy::work as copy;
+pub use external::{ExternalMem, can_import, can_import_kind, exports, free_linear, map_linear};
+pub use handle::{create_sampled, create_unsampled, destroy as destroy_image};
+pub use limits::has_image;
+pub use memory::{allocate, free, free_mipmap, info, level, map_array};
 pub use pitched::alloc as alloc_pitched;
 pub use semaphore::{ExternalSemaphore, signal, wait};
 

@@ -24,7 +24,8 @@ pub fn alloc(
     device: &Object<Device>,
     desc: Option<&ur_usm_desc_t>,
     pool: Option<&Object<UsmPool<LevelZero>>>,
-    [width, height]: [usize; 2],
+    width: usize,
+    height: usize,
     element: usize,
 ) -> Result<(*mut c_void, usize)> {
     able(this, device)?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal;
-use ur::object::{Body, Error, Handles, Kind, Object, OutHandle, Result, ensure};
-use ur::stream::{Event, Queue, Work};
+use ur::hal::answers::file_descriptor;
+use ur::object::{Body, Error, Kind, Object, Result, ensure};
+use ur::stream::{Queue, Work};
 
-use super::external::descriptor;
 use super::{OfContext, check_home};
 use crate::LevelZero;
 use crate::context::NativeContext;
@@ -80,7 +80,8 @@ impl ExternalSemaphore {
         let known = KINDS.iter().find(|(own, _)| *own == kind);
         let (_, native) = known.ok_or(Error::unsupported())?;
         let file = ze_external_semaphore_fd_ext_desc_t {
-            fd: descriptor(desc.pNext)?,
+            // SAFETY: the caller's chain consists of live structs tagged as what they are.
+            fd: unsafe { file_descriptor(desc.pNext) }?,
             ..Default::default()
         };
         let what = ze_external_semaphore_ext_desc_t {
@@ -111,83 +112,52 @@ impl ExternalSemaphore {
     }
 }
 
-/// The number that a semaphore counts to. A binary one has none.
-fn counted((has_value, value): (bool, u64)) -> u64 {
-    if has_value { value } else { 0 }
-}
-
-type Waits<'a> = Handles<'a, Event<LevelZero>>;
-type EventOut<'a> = OutHandle<'a, Event<LevelZero>>;
-
-/// Enqueues a command on a semaphore. `INVALID_VALUE` for a queue of another device.
-fn enqueue(
+/// The work of a command on a semaphore. `INVALID_VALUE` for a queue of another device.
+fn work(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    command: ur_command_t,
-    (waits, event): (Waits<'_>, EventOut<'_>),
     run: impl Fn(&Imported, &List) -> Result<()> + Send + Sync + 'static,
-) -> Result<()> {
+) -> Result<Work<LevelZero>> {
     let own = Arc::clone(&semaphore.own);
     let same = own.device.raw() == this.device().raw();
     ensure(same, UR_RESULT_ERROR_INVALID_VALUE)?;
-    let call = Native::call(move |list| run(&own, list));
-    Queue::enqueue(this, command, waits, Work::Native(call), event, false)
+    Ok(Work::Native(Native::call(move |list| run(&own, list))))
 }
 
 /// `urBindlessImagesWaitExternalSemaphoreExp`
 pub fn wait(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    value: (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, list| {
-            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
-            let mut how = ze_external_semaphore_wait_params_ext_t {
-                value,
-                ..Default::default()
-            };
-            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
-            let code =
-                unsafe { (own.calls.wait)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
-            check(code, "zeCommandListAppendWaitExternalSemaphoreExt")
-        },
-    )
+    value: u64,
+) -> Result<Work<LevelZero>> {
+    work(this, semaphore, move |own, list| {
+        let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+        let mut how = ze_external_semaphore_wait_params_ext_t {
+            value,
+            ..Default::default()
+        };
+        // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+        let code =
+            unsafe { (own.calls.wait)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+        check(code, "zeCommandListAppendWaitExternalSemaphoreExt")
+    })
 }
 
 /// `urBindlessImagesSignalExternalSemaphoreExp`
 pub fn signal(
     this: &Object<Queue<LevelZero>>,
     semaphore: &Object<ExternalSemaphore>,
-    value: (bool, u64),
-    waits: Waits<'_>,
-    event: EventOut<'_>,
-) -> Result<()> {
-    let value = counted(value);
-    let command = UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP;
-    enqueue(
-        this,
-        semaphore,
-        command,
-        (waits, event),
-        move |own, list| {
-            let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
-            let mut how = ze_external_semaphore_signal_params_ext_t {
-                value,
-                ..Default::default()
-            };
-            // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
-            let code =
-                unsafe { (own.calls.signal)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
-            check(code, "zeCommandListAppendSignalExternalSemaphoreExt")
-        },
-    )
+    value: u64,
+) -> Result<Work<LevelZero>> {
+    work(this, semaphore, move |own, list| {
+        let (mut raw, none) = (own.raw, ze_event_handle_t::NULL);
+        let mut how = ze_external_semaphore_signal_params_ext_t {
+            value,
+            ..Default::default()
+        };
+        // SAFETY: one live semaphore with its parameters, and a live list; no events are given.
+        let code =
+            unsafe { (own.calls.signal)(list.raw, 1, &mut raw, &mut how, none, 0, null_mut()) };
+        check(code, "zeCommandListAppendSignalExternalSemaphoreExt")
+    })
 }

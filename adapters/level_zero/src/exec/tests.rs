@@ -2,12 +2,14 @@
 //!
 //! Each test runs in a process of its own, since an adapter looks for its driver once.
 
-use std::ffi::{CStr, CString, c_char, c_void};
+use std::ffi::{c_char, c_void};
+use std::ops::Deref;
 use std::process::Command;
 use std::ptr::{null, null_mut};
 use std::time::{Duration, Instant};
 
-use scripted_level_zero::{Answer, Fault};
+use scripted::{Answer, EACH, Scripted, beside};
+use scripted_level_zero::Fault;
 use ur::abi::*;
 use ur::dl::{Binding, Library};
 
@@ -15,12 +17,9 @@ use crate::lz::*;
 
 /// Calls a function of the adapter's table: `ur!(Queue.pfnFinish(queue))`.
 macro_rules! ur {
-    ($table:ident.$slot:ident($($arg:expr),* $(,)?)) => {{
-        let table = <crate::LevelZero as ur::hal::Exported>::table();
-        let function = table.$table.$slot.expect("no slot is null");
-        // SAFETY: live handles and pointers.
-        unsafe { function($($arg),*) }
-    }};
+    ($($call:tt)*) => {
+        scripted::call!(crate::LevelZero, $($call)*)
+    };
 }
 
 /// Expects success.
@@ -48,62 +47,34 @@ ur::dl::symbols! {
 }
 
 /// The driver, which the adapter then finds.
-struct Driver(Control);
+struct Driver(Control, Scripted<u32>);
+
+impl Deref for Driver {
+    type Target = Scripted<u32>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.1
+    }
+}
 
 impl Driver {
     fn open() -> Self {
-        let own = std::env::current_exe().expect("this program");
-        let library = own
-            .parent()
-            .expect("a folder")
-            .join("libscripted_level_zero.so");
+        let library = beside("libscripted_level_zero.so");
         let library = Library::open(library, Binding::Usual).expect("the scripted library");
-        Self(Control::from_library(library).expect("its functions"))
-    }
-
-    /// The number of calls of a function while `run` runs.
-    fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
-        self.script(name, 0, 0);
-        run();
-        let seen = (self.0.scripted_query)();
-        assert_eq!(seen.broken, 0, "{}", self.report());
-        seen.calls
-    }
-
-    /// The nth call of a function fails.
-    fn script(&self, name: &str, nth: u64, code: u32) {
-        let name = CString::new(name).expect("a name");
-        // SAFETY: a C string.
-        unsafe { (self.0.scripted_fail)(Fault { nth, code }, name.as_ptr()) };
-    }
-
-    fn report(&self) -> String {
-        let mut buffer = vec![0; 4096];
-        // SAFETY: the output has room for this many bytes.
-        unsafe { (self.0.scripted_report)(buffer.as_mut_ptr(), buffer.len()) };
-        // SAFETY: the call terminates the text with a NUL.
-        let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
-        text.to_string_lossy().into_owned()
+        let control = Control::from_library(library).expect("its functions");
+        let scripted = Scripted {
+            fail: control.scripted_fail,
+            query: control.scripted_query,
+            report: control.scripted_report,
+        };
+        Self(control, scripted)
     }
 
     /// Checks that few objects are alive.
     fn check_few(&self) {
-        let live = (self.0.scripted_query)().live;
-        assert!(live < FEW, "{}", self.report());
-    }
-
-    /// Checks that nothing is alive, once the adapter's threads have ended, and that no call was forbidden.
-    fn check_end(&self) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while (self.0.scripted_query)().live > 0 && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let seen = (self.0.scripted_query)();
-        assert!(seen.live == 0 && seen.broken == 0, "{}", self.report());
+        assert!(self.query().live < FEW, "{}", self.report());
     }
 }
-
-const ALONE: &str = "SCRIPTED_ALONE";
 
 /// Variables of a process.
 type Variables = &'static [(&'static str, &'static str)];
@@ -114,21 +85,15 @@ const POOLS: Variables = &[("UR_L0_USE_DRIVER_COUNTER_BASED_EVENTS", "0")];
 
 /// Runs a test of this module in processes of their own, one for each set of variables.
 fn alone(name: &str, processes: &[Variables], test: impl FnOnce()) {
-    if std::env::var_os(ALONE).is_some() {
+    let name = format!("exec::tests::{name}");
+    if scripted::is_alone(&name) {
         return test();
     }
     for variables in processes {
-        let mut command = Command::new(std::env::current_exe().expect("this program"));
-        command.args(["--exact", &format!("exec::tests::{name}"), "--nocapture"]);
-        command.env(ALONE, "1").envs(variables.iter().copied());
-        let output = command.output().expect("a process");
-        let text = String::from_utf8_lossy(&output.stdout);
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{variables:?}: {text}{errors}");
-        assert!(
-            text.contains("1 passed"),
-            "no test is called {name}: {text}"
-        );
+        let prepare = |command: &mut Command| {
+            command.envs(variables.iter().copied());
+        };
+        scripted::alone(&name, prepare, || ());
     }
 }
 
@@ -190,7 +155,7 @@ impl Fixture {
         good!(USM.pfnFree(self.context, self.memory));
         good!(Context.pfnRelease(self.context));
         good!(Adapter.pfnRelease(self.adapter));
-        driver.check_end();
+        driver.check_end("at the end");
     }
 }
 
@@ -357,11 +322,7 @@ fn refused_commands_leave_their_events() {
         let fixture = Fixture::new();
         let queue = fixture.queue(PROFILED);
         let refused = ZE_RESULT_ERROR_INVALID_ARGUMENT.0;
-        driver.script(
-            "zeCommandListAppendMemoryFill",
-            scripted_level_zero::EACH,
-            refused,
-        );
+        driver.fail_nth("zeCommandListAppendMemoryFill", EACH, refused);
         let word = 7_u32;
         let from: *const c_void = (&raw const word).cast();
         for _ in 0..ROUNDS {

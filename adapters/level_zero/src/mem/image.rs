@@ -11,7 +11,7 @@ use ur::abi::*;
 use ur::hal;
 use ur::hal::answers::{ImageBox, ImageEnd, ImagePitch, ImageShape, buffer_flags, image_boxes};
 use ur::object::{Error, Object, Result, ensure};
-use ur::stream::{Pitched, Use, Work, in_user_function};
+use ur::stream::{Pitched, Queue, Use, Work, in_user_function};
 
 use super::{Mem, OfContext, Storage};
 use crate::LevelZero;
@@ -164,8 +164,9 @@ impl Mem {
         native: ur_native_handle_t,
         format: &ur_image_format_t,
         desc: &ur_image_desc_t,
-        owned: bool,
+        properties: Option<&ur_mem_native_properties_t>,
     ) -> Result<Arc<Object<Self>>> {
+        let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
         check_support(context)?;
         ensure(native != 0, UR_RESULT_ERROR_INVALID_VALUE)?;
         let state = &context.domain().state().native;
@@ -253,11 +254,14 @@ impl Mem {
 
     /// Work that copies a box of an image to another one of the same format.
     pub fn copy_image(
-        device: &Object<Device>,
-        (dst, to): (&Self, ur_rect_offset_t),
-        (src, from): (&Self, ur_rect_offset_t),
+        queue: &Object<Queue<LevelZero>>,
+        src: &Object<Self>,
+        dst: &Object<Self>,
+        from: ur_rect_offset_t,
+        to: ur_rect_offset_t,
         region: ur_rect_region_t,
     ) -> Result<Work<LevelZero>> {
+        let device = queue.device();
         let (target, source) = (dst.image()?, src.image()?);
         let is_one = Arc::ptr_eq(&source.places, &target.places);
         let (to, from) = image_boxes(target.end_at(to), source.end_at(from), region, is_one)?;

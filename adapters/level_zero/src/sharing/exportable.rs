@@ -1,7 +1,7 @@
 //! Device memory that other interfaces import, as a file descriptor.
 
-use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::ptr::{from_mut, null_mut, with_exposed_provenance};
+use std::ffi::{c_int, c_void};
+use std::ptr::{from_mut, null_mut};
 use std::sync::Arc;
 
 use ur::abi::*;
@@ -36,7 +36,7 @@ pub fn alloc(
     align: usize,
     size: usize,
     kind: ur_exp_external_mem_type_t,
-) -> Result<usize> {
+) -> Result<*mut c_void> {
     this.check_device(device)?;
     let max_align = <LevelZero as Driver>::MAX_ALIGN_BYTES;
     ensure(align as u64 <= max_align, UR_RESULT_ERROR_INVALID_VALUE)?;
@@ -59,19 +59,20 @@ pub fn alloc(
             zeMemAllocDevice(context.raw, &desc, size, align, device.raw(), &mut start)
         )
     }?;
-    let start = start.expose_provenance();
+    let addr = start.expose_provenance();
     let own = Exportable {
         context: Arc::clone(context),
         device: device.raw(),
-        start,
+        start: addr,
     };
-    this.add_foreign(start, size, device)?;
-    shared(this).exportable.lock().insert(start, own);
+    this.add_foreign(addr, size, device)?;
+    shared(this).exportable.lock().insert(addr, own);
     Ok(start)
 }
 
 /// `urMemoryExportFreeExportableMemoryExp`
-pub fn free(this: &OfContext, device: &Object<Device>, addr: usize) -> Result<()> {
+pub fn free(this: &OfContext, device: &Object<Device>, mem: *mut c_void) -> Result<()> {
+    let addr = mem.addr();
     this.check_device(device)?;
     let able = exports(device, UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD).is_some();
     ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
@@ -90,12 +91,13 @@ pub fn export(
     this: &OfContext,
     device: &Object<Device>,
     kind: ur_exp_external_mem_type_t,
-    addr: usize,
-) -> Result<OwnedFd> {
+    mem: *mut c_void,
+    handle: *mut c_void,
+) -> Result<()> {
     this.check_device(device)?;
     let flags = exports(device, kind).ok_or(Error::unsupported())?;
     let all = shared(this).exportable.lock();
-    let own = check_home(all.get(&addr), device)?;
+    let own = check_home(all.get(&mem.addr()), device)?;
     let mut export = ze_external_memory_export_fd_t {
         flags,
         fd: -1,
@@ -106,17 +108,17 @@ pub fn export(
         ..Default::default()
     };
     let context = &own.context;
-    let at = with_exposed_provenance(addr);
     // SAFETY: the answer has its tag, is writable, and its chain lasts for the call.
     unsafe {
         call!(
             context.api,
-            zeMemGetAllocProperties(context.raw, at, &mut found, null_mut())
+            zeMemGetAllocProperties(context.raw, mem, &mut found, null_mut())
         )
     }?;
     ensure(export.fd >= 0, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-    // SAFETY: the driver made the descriptor for the caller.
-    Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
+    // SAFETY: `urMemoryExportExportMemoryHandleExp` promises room for an `int`. The descriptor is the caller's.
+    unsafe { handle.cast::<c_int>().write(export.fd) };
+    Ok(())
 }
 
 /// The memory. `INVALID_VALUE` if there is none, `INVALID_DEVICE` if it is another device's.

@@ -127,10 +127,11 @@ impl Drop for OpenedMemory {
 /// `urIPCGetMemHandleExp`
 pub fn get_memory(
     this: &OfContext,
-    addr: usize,
+    mem: *mut c_void,
     data: Out<'_, *mut c_void>,
     size: Out<'_, usize>,
 ) -> Result<()> {
+    let addr = mem.addr();
     let block = this.export_block(addr)?;
     let able = block.device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY);
     ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
@@ -177,7 +178,7 @@ fn open<P>(
 }
 
 /// `urIPCOpenMemHandleExp`
-pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<usize> {
+pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<*mut c_void> {
     this.check_device(device)?;
     let able = device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY);
     ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
@@ -191,11 +192,12 @@ pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Re
     let at = memory.start + range.offset;
     this.add_foreign(at, range.bytes, device)?;
     shared(this).opened.lock().insert(at, memory);
-    Ok(at)
+    Ok(with_exposed_provenance_mut(at))
 }
 
 /// `urIPCCloseMemHandleExp`
-pub fn close_memory(this: &OfContext, addr: usize) -> Result<()> {
+pub fn close_memory(this: &OfContext, mem: *mut c_void) -> Result<()> {
+    let addr = mem.addr();
     let memory = shared(this).opened.lock().remove(&addr);
     let memory = memory.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
     this.remove_foreign(addr)?;
@@ -235,4 +237,11 @@ pub fn open_physical(
     let import = |file: &OwnedFd| duplicate(file.as_raw_fd());
     let (_, file, bytes) = open(Subject::Physical, blob, import)?;
     PhysicalMem::open(this, device, bytes, &file)
+}
+
+/// `urIPCClosePhysMemHandleExp`
+pub fn close_physical(this: &OfContext, memory: &Object<PhysicalMem>) -> Result<()> {
+    check_able(this, Subject::Physical)?;
+    ensure(memory.is_opened(), UR_RESULT_ERROR_INVALID_VALUE)?;
+    memory.release()
 }

@@ -101,7 +101,7 @@ fn each_call_fails_with(
             for nth in all {
                 let when = format!("call {nth} of {count} of {name} failed");
                 case(&when);
-                driver.fail(name, nth, native);
+                driver.fail_nth(name, nth, native);
                 let steps = workload::play();
                 let failed = steps.failed_beside(&known);
                 let wrong = wrong(&driver, name, (&steps, &failed), code);

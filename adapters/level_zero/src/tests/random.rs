@@ -463,7 +463,7 @@ fn programs_with_a_failing_call_end() {
             let nth = 1 + random.below(calls);
             let when = format!("seed {seed}, call {nth} of {calls} fails with {code:#x}");
             case(&when);
-            driver.fail_nth(nth as u64, code);
+            driver.fail(nth as u64, code);
             run(seed);
             driver.check_end(&when);
         }

@@ -20,4 +20,5 @@ mod queue;
 mod script;
 mod types;
 
-pub use script::{Answer, EACH, Fault, Shape};
+pub use script::{Fault, Shape};
+pub use scripted::{Answer, EACH};

@@ -1,46 +1,18 @@
 //! The interface through which a test controls the library and queries it.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 use opencl_sys::{cl_command_type, cl_int};
+use scripted::{Answer, Faults, write_text};
 
 use crate::driver::hold;
 
-/// A call that fails.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub struct Fault {
-    /// The index of the call from now, from 1; 0 for none, [`EACH`] for every one.
-    pub nth: u64,
-    /// OpenCL's error code.
-    pub code: cl_int,
-}
-
-/// Every call fails.
-pub const EACH: u64 = u64::MAX;
-
-/// The state that a test can see.
-#[repr(C)]
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Answer {
-    /// Number of calls since the script was set that could fail.
-    pub calls: u64,
-    /// Whether the fault was reached.
-    pub met: bool,
-    /// Number of live objects.
-    pub live: usize,
-    /// Number of calls that OpenCL forbids: with dead handles or bad lists.
-    pub broken: u64,
-}
+pub type Fault = scripted::Fault<cl_int>;
 
 /// The script and its progress.
 #[derive(Default)]
 pub struct Script {
-    fault: Fault,
-    /// If not empty, only calls of this name count.
-    only: String,
-    calls: u64,
-    met: Option<&'static str>,
+    faults: Faults<cl_int>,
     broken: Vec<String>,
     /// A type of command of which one fails when it runs, and how many of the type have run.
     command: (cl_command_type, Fault),
@@ -77,15 +49,7 @@ fn is_spared(name: &str) -> bool {
 impl Script {
     /// Counts a call and returns the code that it must fail with.
     pub fn called(&mut self, name: &'static str) -> Option<cl_int> {
-        if is_spared(name) || (!self.only.is_empty() && self.only != name) {
-            return None;
-        }
-        self.calls += 1;
-        let hit = self.fault.nth == self.calls || self.fault.nth == EACH;
-        if hit {
-            self.met = Some(name);
-        }
-        hit.then_some(self.fault.code)
+        self.faults.called(name, is_spared)
     }
 
     /// Counts a command that runs and returns the status that it must fail with.
@@ -110,17 +74,9 @@ impl Script {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_fail(fault: Fault, only: *const c_char) {
     let mut driver = hold();
-    let script = &mut driver.script;
-    script.fault = fault;
-    script.only = match only.is_null() {
-        true => String::new(),
-        // SAFETY: the caller passes null or a C string.
-        false => unsafe { CStr::from_ptr(only) }
-            .to_string_lossy()
-            .into_owned(),
-    };
-    (script.calls, script.met) = (0, None);
-    script.broken.clear();
+    // SAFETY: as the caller promises.
+    driver.script.faults = unsafe { Faults::new(fault, only) };
+    driver.script.broken.clear();
 }
 
 /// Makes the nth command of a type from now fail when it runs.
@@ -140,11 +96,13 @@ pub extern "C" fn scripted_shape(shape: Shape) {
 #[unsafe(no_mangle)]
 pub extern "C" fn scripted_query() -> Answer {
     let driver = hold();
+    let faults = &driver.script.faults;
     Answer {
-        calls: driver.script.calls,
-        met: driver.script.met.is_some(),
+        calls: faults.calls,
+        met: faults.met.is_some(),
         live: driver.live(),
         broken: driver.script.broken.len() as u64,
+        missed: 0,
     }
 }
 
@@ -155,17 +113,12 @@ pub extern "C" fn scripted_query() -> Answer {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn scripted_report(buffer: *mut c_char, size: usize) {
     let driver = hold();
-    let script = &driver.script;
-    let met = script.met.unwrap_or("nothing");
     let text = format!(
-        "failed: {met}; broken: {:?}; alive: {}",
-        script.broken,
+        "failed: {}; broken: {:?}; alive: {}",
+        driver.script.faults.failed(),
+        driver.script.broken,
         driver.report()
     );
-    let bytes = &text.as_bytes()[..text.len().min(size.saturating_sub(1))];
-    // SAFETY: the caller passes `size` writable bytes; one byte more is left.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len());
-        buffer.add(bytes.len()).write(0);
-    }
+    // SAFETY: as the caller promises.
+    unsafe { write_text(&text, buffer, size) };
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use opencl_sys::*;
 use ur::abi::*;
-use ur::object::{Error, Handles, Object};
-use ur::stream::{MappedPointer, Pattern, Pitched, Work};
+use ur::object::{Error, Handles, Object, Result};
+use ur::stream::{MappedPointer, Pattern, Pitched, Queue, Work};
 
 use super::Mem;
 use crate::OpenCl;
@@ -77,22 +77,25 @@ impl Mem {
 
 /// The command that migrates objects to the queue's device. None for an empty list, or if the driver has no
 /// such command.
-pub fn bring(mems: Handles<'_, Mem>) -> Option<Work<OpenCl>> {
+pub fn bring(_: &Object<Queue<OpenCl>>, mems: Handles<'_, Mem>) -> Result<Option<Work<OpenCl>>> {
     let mems: Vec<MemRef> = mems.iter().map(|mem| mem.mem.clone()).collect();
-    let migrate = mems.first()?.api().core.clEnqueueMigrateMemObjects?;
-    Some(Work::Native(Native::new(move |_, slot| {
-        let Slot {
-            queue,
-            count,
-            waits,
-            event,
-        } = *slot;
-        let raw: Vec<cl_mem> = mems.iter().map(MemRef::raw).collect();
-        let number = raw.len() as cl_uint;
-        // SAFETY: the queue is alive, and the closure holds the objects.
-        let code = unsafe { migrate(queue, number, raw.as_ptr(), 0, count, waits, event) };
-        check(code, "clEnqueueMigrateMemObjects")
-    })))
+    let first = mems.first();
+    let migrate = first.and_then(|mem| mem.api().core.clEnqueueMigrateMemObjects);
+    Ok(migrate.map(|migrate| {
+        Work::Native(Native::new(move |_, slot| {
+            let Slot {
+                queue,
+                count,
+                waits,
+                event,
+            } = *slot;
+            let raw: Vec<cl_mem> = mems.iter().map(MemRef::raw).collect();
+            let number = raw.len() as cl_uint;
+            // SAFETY: the queue is alive, and the closure holds the objects.
+            let code = unsafe { migrate(queue, number, raw.as_ptr(), 0, count, waits, event) };
+            check(code, "clEnqueueMigrateMemObjects")
+        }))
+    }))
 }
 
 fn host(addr: usize) -> *mut c_void {

@@ -6,7 +6,7 @@ use std::ptr;
 use opencl_sys::*;
 use ur::abi::*;
 use ur::object::{Object, Result};
-use ur::stream::Work;
+use ur::stream::{Queue, Work};
 
 use super::Mem;
 use crate::OpenCl;
@@ -15,17 +15,9 @@ use crate::exec::{Native, Slot};
 
 /// Bytes from row to row and from slice to slice of host memory. 0 if they are contiguous.
 #[derive(Clone, Copy)]
-pub struct Pitch {
-    pub row: usize,
-    pub slice: usize,
-}
-
-/// A box of an image, and its pitches in host memory.
-#[derive(Clone, Copy)]
-pub struct InHost {
-    pub origin: ur_rect_offset_t,
-    pub region: ur_rect_region_t,
-    pub pitch: Pitch,
+struct Pitch {
+    row: usize,
+    slice: usize,
 }
 
 fn origin(from: ur_rect_offset_t) -> [usize; 3] {
@@ -43,25 +35,36 @@ fn region(from: ur_rect_region_t) -> [usize; 3] {
 impl Mem {
     /// The pitches for the driver, once the box is checked. Drivers step by the row pitch from layer to layer of
     /// a 1D array, whose layers have one row.
-    fn pitch(&self, what: &InHost) -> Result<Pitch> {
+    fn pitch(
+        &self,
+        (at, size): (ur_rect_offset_t, ur_rect_region_t),
+        (row, slice): (usize, usize),
+    ) -> Result<Pitch> {
         let shape = self.shape()?;
-        let part = shape.part(what.origin, what.region)?;
-        let Pitch { row, slice } = what.pitch;
+        let part = shape.part(at, size)?;
         let full = shape.pitch(&part, row, slice)?;
         Ok(match (shape.has_slices(), shape.has_layered_rows()) {
             (true, true) => Pitch {
                 row: full.slice,
                 slice: 0,
             },
-            (true, false) => what.pitch,
+            (true, false) => Pitch { row, slice },
             (false, _) => Pitch { row, slice: 0 },
         })
     }
 
-    pub fn read_image(&self, what: InHost, dst: *mut c_void) -> Result<Work<OpenCl>> {
-        let pitch = self.pitch(&what)?;
-        let (mem, to) = (self.mem.clone(), dst.expose_provenance());
-        let (from, size) = (origin(what.origin), region(what.region));
+    pub fn read_image(
+        _: &Object<Queue<OpenCl>>,
+        image: &Object<Self>,
+        at: ur_rect_offset_t,
+        size: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        dst: *mut c_void,
+    ) -> Result<Work<OpenCl>> {
+        let pitch = image.pitch((at, size), (row_pitch, slice_pitch))?;
+        let (mem, to) = (image.mem.clone(), dst.expose_provenance());
+        let (from, size) = (origin(at), region(size));
         Ok(Work::Native(Native::new(move |api, slot| {
             let Slot {
                 queue,
@@ -92,10 +95,18 @@ impl Mem {
         })))
     }
 
-    pub fn write_image(&self, what: InHost, src: *mut c_void) -> Result<Work<OpenCl>> {
-        let pitch = self.pitch(&what)?;
-        let (mem, from) = (self.mem.clone(), src.expose_provenance());
-        let (to, size) = (origin(what.origin), region(what.region));
+    pub fn write_image(
+        _: &Object<Queue<OpenCl>>,
+        image: &Object<Self>,
+        at: ur_rect_offset_t,
+        size: ur_rect_region_t,
+        row_pitch: usize,
+        slice_pitch: usize,
+        src: *mut c_void,
+    ) -> Result<Work<OpenCl>> {
+        let pitch = image.pitch((at, size), (row_pitch, slice_pitch))?;
+        let (mem, from) = (image.mem.clone(), src.expose_provenance());
+        let (to, size) = (origin(at), region(size));
         Ok(Work::Native(Native::new(move |api, slot| {
             let Slot {
                 queue,
@@ -128,6 +139,7 @@ impl Mem {
 }
 
 pub fn copy_image(
+    _: &Object<Queue<OpenCl>>,
     src: &Object<Mem>,
     dst: &Object<Mem>,
     from: ur_rect_offset_t,

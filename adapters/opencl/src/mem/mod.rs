@@ -6,7 +6,7 @@ mod format;
 mod image;
 
 pub use commands::{bring, on_buffers};
-pub use image::{InHost, Pitch, copy_image};
+pub use image::copy_image;
 
 use std::ffi::c_void;
 use std::ptr::{self, null_mut};
@@ -105,6 +105,17 @@ impl Mem {
             MemRef::created(native.api(), raw, code, "clCreateImage")
         }?;
         Ok(Self::new(context, mem, flags, Some(shape)))
+    }
+
+    /// `urMemImageCreateWithNativeHandle`. The driver tells format and shape.
+    pub fn image_from_native(
+        context: &Object<Context<OpenCl>>,
+        native: ur_native_handle_t,
+        _: &ur_image_format_t,
+        _: &ur_image_desc_t,
+        properties: Option<&ur_mem_native_properties_t>,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::from_native(context, native, properties)
     }
 
     /// An object over a native one.

@@ -1,7 +1,7 @@
 //! `src/stream/api/generated.rs`: the `hal` traits of the engine's objects, and the hooks of a backend.
 //!
 //! The lists in this file say who answers each method: the engine, by an expression over the method's
-//! parameters, or the backend, by a method of the trait `Hooks`. Hooks of a method's own name stand beside the
+//! parameters, or the backend, by a function in its table `Hooks`. Hooks of a method's own name stand beside the
 //! method's trait, so that a new function changes no file but that.
 
 use super::plan::{Plan, Shape, associated};
@@ -9,7 +9,7 @@ use super::traits::method_ty;
 use super::wrap;
 use crate::generate::{File, rust};
 use crate::model::Spec;
-use How::{Command, Engine, Hook};
+use How::{Command, Engine, Hook, Part, SharedPart};
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 
@@ -21,6 +21,11 @@ enum How {
     Command(&'static str),
     /// The backend, by a hook of this name. The body calls it as `HOOK`.
     Hook(&'static str, &'static str),
+    /// The engine, with something that the backend makes. The hook of the method's name gets these parameters and
+    /// returns a value of this type, and the body calls it as `HOOK`. A parameter with a type is the body's own.
+    Part(&'static str, &'static str, &'static str),
+    /// A part that several methods need, by a hook of this name.
+    SharedPart(&'static str, &'static str, &'static str, &'static str),
 }
 
 /// An object of the engine, with the answers of its methods.
@@ -39,7 +44,7 @@ const OBJECTS: [Answers; 7] = [
     Answers {
         object: "Queue",
         methods: &QUEUE,
-        rest_is_hooks: true,
+        rest_is_hooks: false,
     },
     Answers {
         object: "Context",
@@ -74,7 +79,7 @@ const OBJECTS: [Answers; 7] = [
 ];
 
 #[rustfmt::skip]
-const QUEUE: [(&str, How); 38] = [
+const QUEUE: [(&str, How); 47] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("queue_native_handle", "HOOK")),
     ("finish", Engine("this.live(Handles::EMPTY)?; this.finish_here()")),
@@ -104,6 +109,31 @@ const QUEUE: [(&str, How); 38] = [
     ("mem_buffer_fill", Command("buffer_fill(buffer, pattern, offset, size)")),
     ("mem_buffer_map", Engine("mapping::map(this, buffer, blocking_map, map_flags, (offset, size), event_wait_list, event)")),
     ("mem_unmap", Engine("mapping::unmap(this, mem, mapped_ptr, event_wait_list, event)")),
+    ("mem_image_read", Part("image, origin, region, row_pitch, slice_pitch, dst", "Work<B>",
+        "Self::enqueue(this, UR_COMMAND_MEM_IMAGE_READ, event_wait_list, HOOK?, event, blocking_read)")),
+    ("mem_image_write", Part("image, origin, region, row_pitch, slice_pitch, src", "Work<B>",
+        "Self::enqueue(this, UR_COMMAND_MEM_IMAGE_WRITE, event_wait_list, HOOK?, event, blocking_write)")),
+    ("mem_image_copy", Part("image_src, image_dst, src_origin, dst_origin, region", "Work<B>",
+        "Self::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, event_wait_list, HOOK?, event, false)")),
+    ("bindless_images_image_copy_exp", Part("
+        from: ImageCopyEnd<'_>, to: ImageCopyEnd<'_>, copy_region, image_copy_flags, image_copy_input_types", "Work<B>", "
+        let from = ImageCopyEnd { address: src.expose_provenance(), desc: src_image_desc, format: src_image_format };
+        let to = ImageCopyEnd { address: dst.expose_provenance(), desc: dst_image_desc, format: dst_image_format };
+        Self::enqueue(this, UR_COMMAND_MEM_IMAGE_COPY, event_wait_list, HOOK?, event, false)")),
+    // A binary semaphore counts to no number.
+    ("bindless_images_wait_external_semaphore_exp", Part("semaphore, value: u64", "Work<B>", "
+        let value = if has_wait_value { wait_value } else { 0 };
+        Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_WAIT_EXP, event_wait_list, HOOK?, event, false)")),
+    ("bindless_images_signal_external_semaphore_exp", Part("semaphore, value: u64", "Work<B>", "
+        let value = if has_signal_value { signal_value } else { 0 };
+        Self::enqueue(this, UR_COMMAND_EXTERNAL_SEMAPHORE_SIGNAL_EXP, event_wait_list, HOOK?, event, false)")),
+    ("read_host_pipe", Part("program, pipe_symbol, dst, size", "Work<B>",
+        "Self::enqueue(this, UR_COMMAND_READ_HOST_PIPE, event_wait_list, HOOK?, event, blocking)")),
+    ("write_host_pipe", Part("program, pipe_symbol, src, size", "Work<B>",
+        "Self::enqueue(this, UR_COMMAND_WRITE_HOST_PIPE, event_wait_list, HOOK?, event, blocking)")),
+    // The work makes the listed memory current on the queue's device.
+    ("native_command_exp", Part("mem_list", "Option<Work<B>>",
+        "NativeCall { run: native_enqueue, data }.enqueue(this, HOOK?, event_wait_list, event)")),
     ("usm_fill", Engine("Self::fill(this, mem, pattern, size, event_wait_list, event)")),
     ("usm_memcpy", Engine("Self::copy(this, blocking, dst, src, size, event_wait_list, event)")),
     ("usm_prefetch", Command("usm_prefetch(mem, size, flags)")),
@@ -136,7 +166,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 25] = [
+const CONTEXT: [(&str, How); 34] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -172,6 +202,37 @@ const CONTEXT: [(&str, How); 25] = [
     // An import is a hint, which a backend may ignore.
     ("usm_import_exp", Engine("B::import_host(this.domain(), mem.addr(), size); Ok(())")),
     ("usm_release_exp", Engine("B::release_host(this.domain(), mem.addr()); Ok(())")),
+    ("virtual_mem_granularity_get_info", Part("device, allocation_size", "usize", "
+        match prop_name {
+            VirtualMemGranularityInfo::Minimum | VirtualMemGranularityInfo::Recommended => out.value(HOOK?),
+        }")),
+    ("virtual_mem_map", Part("start, size, physical_mem, offset, flags", "()", "
+        HOOK?;
+        this.access_changed();
+        Ok(())")),
+    ("virtual_mem_set_access", Part("start, size, flags", "()", "
+        HOOK?;
+        this.access_changed();
+        Ok(())")),
+    ("virtual_mem_get_info", Part("start, size", "ur_virtual_mem_access_flags_t", "
+        match prop_name {
+            VirtualMemInfo::AccessMode => out.value(HOOK?),
+        }")),
+    ("bindless_images_unsampled_image_handle_destroy_exp", SharedPart("destroy_image", "device, image, is_sampled: bool", "()", "
+        let is_sampled = false;
+        HOOK")),
+    ("bindless_images_sampled_image_handle_destroy_exp", SharedPart("destroy_image", "device, image, is_sampled: bool", "()", "
+        let is_sampled = true;
+        HOOK")),
+    ("bindless_images_get_image_memory_handle_type_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok(HOOK?.into())")),
+    ("bindless_images_get_image_sampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, false);
+        Ok(HOOK?.into())")),
+    ("bindless_images_get_image_unsampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
+        let role = ImageRole::of(image_mem_handle_type, true);
+        Ok(HOOK?.into())")),
     // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
         match native_event {
@@ -180,11 +241,13 @@ const CONTEXT: [(&str, How); 25] = [
         }")),
 ];
 
+const HAS_IMAGE: &str = "device, image_format, image_desc, role: ImageRole";
+
 #[rustfmt::skip]
 const EVENT: [(&str, How); 6] = [
     ("get_info", Engine("
         Self::info(this, prop_name, out, |marker| {
-            let queue = <B as Hooks<B>>::queue_of_adopted(this.context(), marker)?;
+            let queue = (B::HOOKS.queue_of_adopted)(this.context(), marker)?;
             Ok(queue.map(|queue| queue as Arc<dyn CommandQueue<B>>))
         })")),
     ("get_profiling_info", Engine("this.profiling_info(prop_name, out)")),
@@ -294,22 +357,30 @@ pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<(File, Vec<Hooks>)
                 continue;
             };
             let signature = Signature::new(spec, plan, this.is_some());
-            let hook = |name: &str| {
-                let (params, result) = (signature.params(), &signature.result);
+            let hook = |name: &str, of: &Signature| {
+                let (params, result) = (of.params(), &of.result);
                 let function = &plan.function.name;
-                let row = wrap(&format!("fn {name}({params}) -> {result};"), 12);
-                format!("            /// `{function}`\n{row}\n")
+                let row = wrap(&format!("fn {name}({params}) -> {result};"), 16);
+                format!("                /// `{function}`\n{row}\n")
             };
             let listed = of.methods.iter().find(|(name, _)| *name == plan.method);
             let body = match listed {
                 Some((_, Engine(body))) => (*body).to_owned(),
                 Some((_, Command(made))) => signature.command(of.object, made),
                 Some((_, Hook(name, body))) => {
-                    other += &hook(name);
+                    other += &hook(name, &signature);
                     body.replace("HOOK", &signature.forwarded(name))
                 }
+                Some((name, Part(params, result, body)))
+                | Some((_, SharedPart(name, params, result, body))) => {
+                    let own = signature.part(params, result)?;
+                    if !other.contains(&format!("fn {name}(")) {
+                        other += &hook(name, &own);
+                    }
+                    body.replace("HOOK", &own.forwarded(name))
+                }
                 None if of.rest_is_hooks => {
-                    hooks += &hook(&plan.method);
+                    hooks += &hook(&plan.method, &signature);
                     continue;
                 }
                 None => continue,
@@ -330,21 +401,19 @@ pub(super) fn file(spec: &Spec, plans: &[Plan<'_>]) -> Result<(File, Vec<Hooks>)
         }
         if of.rest_is_hooks {
             let list = rust::snake(of.object) + "_hooks";
-            let _ = writeln!(methods, "{list}!(forwarded);");
+            let _ = writeln!(methods, "{list}!(forwarded;);");
             let object = of.object;
+            let own = group(object, &hooks);
             let text = format!(
-                "\n/// The methods that only a backend can answer, whatever runs its queues: `$with! {{ TRAIT; METHOD ... }}`.
-macro_rules! {list} {{\n    ($with:ident) => {{\n        $with! {{ {object};\n{hooks}        }}\n    }};\n}}
-pub(crate) use {list};\n"
+                "\n/// The methods that only a backend can answer, whatever runs its queues: `TRAIT {{ METHOD ... }}`, after what
+/// other lists gave, for the next list or the macro at the end.
+{}pub(crate) use {list};\n",
+                list_macro(&list, &own)
             );
             alike.push(Hooks { object, text });
         }
         if !other.is_empty() {
-            let _ = write!(
-                named,
-                "        $with! {{ {};\n{other}        }}\n",
-                of.object
-            );
+            named += &group(of.object, &other);
         }
         let name = match of.object {
             "CommandBufferCommand" => "RecordedCommand",
@@ -361,40 +430,60 @@ pub(crate) use {list};\n"
         "src/stream/api/generated.rs",
         format!(
             "// Generated by `cargo xtask gen` from spec/. Do not edit.\n{HEAD}
-/// Hooks whose names are not their methods'.
-macro_rules! named_hooks {{\n    ($with:ident) => {{\n{named}    }};\n}}
-
+/// Hooks that differ from their methods in the name, the parameters or the result.
+{}
 pub(crate) use named_hooks;\n\n{}",
+            list_macro("named_hooks", &named),
             prettyplease::unparse(&answers)
         ),
     );
     Ok((file, alike))
 }
 
+/// A list's rows of one object.
+fn group(object: &str, rows: &str) -> String {
+    format!("            {object} {{\n{rows}            }}\n")
+}
+
+/// The macro of a list.
+fn list_macro(name: &str, groups: &str) -> String {
+    format!(
+        "macro_rules! {name} {{
+    ($next:ident $($then:ident)*; $($before:tt)*) => {{
+        $next! {{
+            $($then)*;
+            $($before)*\n{groups}        }}
+    }};
+}}\n"
+    )
+}
+
 const HEAD: &str = "\
 //! The `hal` traits of the engine's objects, from the list in scripts/src/generate/hal/engine.rs.
 //!
 //! The first part lists hooks: methods of contexts, queues and events that only a backend can answer. Others
-//! are beside their traits (`context_hooks`, `queue_hooks`). A macro `$with` expands a list to the methods of
-//! `Hooks`, or to the calls that forward to them.
+//! are beside their trait (`context_hooks`). Macros expand the lists to the table `Hooks` and to
+//! the calls through it.
 
 #![allow(unused_variables, clippy::too_many_arguments)]
 
 use crate::abi::*;
 use crate::hal::{
     self, CommandBufferInfo, ContextInfo, EventInfo, ImageInfo, ProfilingInfo, QueueInfo, Unwrapped,
-    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks, queue_hooks,
+    UsmAllocInfo, VirtualMemGranularityInfo, VirtualMemInfo, context_hooks,
 };
+use crate::hal::answers::ImageRole;
 use crate::object::{Handles, InfoOut, Object, Out, OutHandle, Result, ensure};
 use crate::stream::api::hooks::forwarded;
 use crate::stream::event::CommandQueue;
+use crate::stream::queue::native_command::NativeCall;
 use crate::stream::queue::{alloc, capture, host_task, mapping, replay, reusable};
 use crate::stream::recording::command::RectOffset;
 use crate::stream::recording::command_buffer::Outputs;
 use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
-    CommandBuffer, Context, Event, ExecutableGraph, Graph, Hooks, Kind, PlainLaunch, Queue,
+    CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
     RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
@@ -408,7 +497,9 @@ pub fn hooks(entries: &[super::Entry]) -> Vec<((String, String), String)> {
         let of = OBJECTS.iter().find(|of| of.object == method.0)?;
         let listed = of.methods.iter().find(|(name, _)| *name == method.1);
         match listed {
-            Some((_, Hook(name, "HOOK"))) => Some((method, (*name).to_owned())),
+            Some((_, Hook(name, "HOOK") | SharedPart(name, ..)) | (name, Part(..))) => {
+                Some((method, (*name).to_owned()))
+            }
             None if of.rest_is_hooks => Some((method.clone(), method.1)),
             _ => None,
         }
@@ -435,6 +526,24 @@ impl Signature {
         }
     }
 
+    /// The signature of a hook with these parameters: the method's, but for those with a type.
+    fn part(&self, names: &str, result: &str) -> Result<Self> {
+        let find = |name: &str| {
+            if let Some((name, ty)) = name.split_once(": ") {
+                return Ok((name.trim().to_owned(), ty.to_owned()));
+            }
+            let found = self.params.iter().find(|(own, _)| own == name.trim());
+            found
+                .cloned()
+                .with_context(|| format!("no parameter {name}"))
+        };
+        Ok(Self {
+            has_this: self.has_this,
+            params: names.split(',').map(find).collect::<Result<_>>()?,
+            result: result.to_owned(),
+        })
+    }
+
     fn params(&self) -> String {
         let params = self.params.iter().map(|(name, ty)| format!("{name}: {ty}"));
         params.collect::<Vec<_>>().join(", ")
@@ -458,7 +567,7 @@ impl Signature {
     fn forwarded(&self, hook: &str) -> String {
         let names = self.params.iter().map(|(name, _)| name.as_str());
         let args: Vec<_> = std::iter::once("this").chain(names).collect();
-        format!("<B as Hooks<B>>::{hook}({})", args.join(", "))
+        format!("(B::HOOKS.{hook})({})", args.join(", "))
     }
 
     /// The body that makes a command and submits or appends it.

@@ -1,0 +1,101 @@
+//! The test's side: an open driver.
+
+use std::env;
+use std::ffi::{CStr, CString, c_char};
+use std::path::PathBuf;
+use std::ptr::null;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::script::{Answer, EACH, Fault};
+
+/// The longest time that an adapter's threads take to end their objects.
+const END: Duration = Duration::from_secs(5);
+
+/// A library that Cargo puts beside this program.
+pub fn beside(library: &str) -> PathBuf {
+    let own = env::current_exe().expect("this program");
+    own.with_file_name(library)
+}
+
+/// The functions of an open driver that every script has.
+pub struct Scripted<Code> {
+    pub fail: unsafe extern "C" fn(Fault<Code>, *const c_char),
+    pub query: extern "C" fn() -> Answer,
+    pub report: unsafe extern "C" fn(*mut c_char, usize),
+}
+
+impl<Code: Default> Scripted<Code> {
+    /// Makes the nth call from now fail, and resets the state.
+    pub fn fail(&self, nth: u64, code: Code) {
+        // SAFETY: the name is null.
+        unsafe { (self.fail)(Fault { nth, code }, null()) };
+    }
+
+    /// Makes the nth call of one function from now fail, and counts the calls of this function alone.
+    pub fn fail_nth(&self, name: &str, nth: u64, code: Code) {
+        let name = CString::new(name).expect("a name");
+        // SAFETY: a C string.
+        unsafe { (self.fail)(Fault { nth, code }, name.as_ptr()) };
+    }
+
+    /// Makes every call of one function fail.
+    pub fn fail_each(&self, name: &str, code: Code) {
+        self.fail_nth(name, EACH, code);
+    }
+
+    /// Makes every call succeed again, and counts from 0.
+    pub fn reset(&self) {
+        self.fail(0, Code::default());
+    }
+
+    /// Counts the calls of one function from now on.
+    pub fn count(&self, name: &str) {
+        self.fail_nth(name, 0, Code::default());
+    }
+
+    /// The number of calls of one function while `run` runs. No call may be a forbidden one.
+    pub fn calls(&self, name: &str, run: impl FnOnce()) -> u64 {
+        self.count(name);
+        run();
+        let seen = self.query();
+        assert_eq!(seen.broken, 0, "{}", self.report());
+        self.reset();
+        seen.calls
+    }
+
+    pub fn query(&self) -> Answer {
+        (self.query)()
+    }
+
+    pub fn report(&self) -> String {
+        self.text(self.report)
+    }
+
+    /// What a function of the driver writes.
+    pub fn text(&self, write: unsafe extern "C" fn(*mut c_char, usize)) -> String {
+        let mut buffer = vec![0; 1 << 16];
+        // SAFETY: the output has room for this many bytes.
+        unsafe { write(buffer.as_mut_ptr(), buffer.len()) };
+        // SAFETY: the call terminates the text with a NUL.
+        let text = unsafe { CStr::from_ptr(buffer.as_ptr()) };
+        text.to_string_lossy().into_owned()
+    }
+
+    /// The state if more than `known` objects are alive once the adapter's threads have ended, or if a call was
+    /// forbidden or missing.
+    pub fn end_with(&self, known: usize) -> Option<String> {
+        let end = Instant::now() + END;
+        while self.query().live > known && Instant::now() < end {
+            sleep(Duration::from_micros(200));
+        }
+        let seen = self.query();
+        let clean = seen.live <= known && seen.broken == 0 && seen.missed == 0;
+        (!clean).then(|| self.report())
+    }
+
+    /// Checks that no object is alive, once the adapter's threads have ended, and that no call was forbidden.
+    pub fn check_end(&self, when: &str) {
+        assert_eq!(self.end_with(0), None, "{when}");
+    }
+}
