@@ -343,9 +343,7 @@ impl<D: Driver> LaneCore<D> {
         if !marks.is_empty() {
             self.record_if_watched(state)?;
         }
-        let mut waited = marks
-            .iter()
-            .map(|mark| D::wait(&self.native, &mark.marker));
+        let mut waited = marks.iter().map(|mark| D::wait(&self.native, &mark.marker));
         let waited = waited.try_for_each(|waited| waited);
         // Also if one was refused: the stream makes the waits before it.
         state.pending_waits.add(missing);
