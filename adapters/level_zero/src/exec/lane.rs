@@ -44,6 +44,8 @@ pub struct Stream {
     waits: Mutex<Waits, { rank::LEAF }>,
     /// Whether the list was given a wait after its last marker. Changed by the submitter alone.
     ends_with_wait: AtomicBool,
+    /// Whether `waits` ever kept an event. Set by the submitter.
+    has_waits: AtomicBool,
     /// Of a queue that batches its commands.
     batch: Option<Batch>,
     deferred: Deferred<Self>,
@@ -129,6 +131,7 @@ impl Lane {
                 chained,
                 waits: Mutex::default(),
                 ends_with_wait: AtomicBool::new(false),
+                has_waits: AtomicBool::new(false),
                 batch,
                 deferred: Deferred::default(),
             }),
@@ -316,8 +319,10 @@ impl Stream {
         // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
         signal(&self.list, event)?;
         self.ends_with_wait.store(false, Ordering::Relaxed);
-        let passed = self.waits.lock().mark(event);
-        drop(passed);
+        if self.has_waits.load(Ordering::Relaxed) {
+            let passed = self.waits.lock().mark(event);
+            drop(passed);
+        }
         Ok(())
     }
 }
@@ -394,8 +399,11 @@ impl ur::stream::Stream for Stream {
             )
         }?;
         self.list.keep_order()?;
-        if !event.is_counter_based && self.waits.lock().keep(event) {
-            self.record()?;
+        if !event.is_counter_based {
+            self.has_waits.store(true, Ordering::Relaxed);
+            if self.waits.lock().keep(event) {
+                self.record()?;
+            }
         }
         Ok(())
     }
