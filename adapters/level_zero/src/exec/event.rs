@@ -2,7 +2,7 @@
 //!
 //! | kind | native | signalled | used again |
 //! |---|---|---|---|
-//! | marker | counter-based; of a pool where the driver has none | by a list | counter-based ones at once: waits appended earlier keep their value |
+//! | marker | counter-based; of a pool where the driver has none | by a list | counter-based ones at once, mostly by the same lane ([`Markers`]): waits appended earlier keep their value |
 //! | timed | of a pool with timestamps | by a list | once seen complete |
 //! | host | of a pool | by the host | once seen complete |
 //! | foreign | any | by foreign code | never |
@@ -303,6 +303,31 @@ impl Drop for Event {
 fn is_complete(api: &Api, raw: ze_event_handle_t) -> bool {
     // SAFETY: a live event.
     unsafe { (api.zeEventQueryStatus)(raw) == ZE_RESULT_SUCCESS }
+}
+
+/// A lane's own markers, which it gives out again once nobody else holds them: that costs no allocation and not the
+/// context's lock.
+#[derive(Default)]
+pub struct Markers(VecDeque<Arc<Event>>);
+
+/// Markers that a lane keeps at most.
+const KEPT: usize = 128;
+
+impl Markers {
+    /// A marker that nobody else holds. None if the one asked about is in use: the next call asks about another one.
+    pub fn unused(&mut self) -> Option<Arc<Event>> {
+        self.0.rotate_left(usize::from(self.0.len() > 1));
+        let oldest = self.0.back_mut()?;
+        Arc::get_mut(oldest)?;
+        Some(Arc::clone(oldest))
+    }
+
+    /// Keeps a new marker. One of a pool must be reset before it is used again.
+    pub fn keep(&mut self, marker: &Arc<Event>) {
+        if marker.is_counter_based && self.0.len() < KEPT {
+            self.0.push_back(Arc::clone(marker));
+        }
+    }
 }
 
 /// The events of pools that a list waits for: none may be reset before the list has come to its wait, although it is

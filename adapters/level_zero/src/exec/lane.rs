@@ -19,7 +19,7 @@ use ur::timeline::sync::Mutex;
 
 use super::batch::{Batch, Kept};
 use super::compiled::holds;
-use super::event::{Event, Kind, Waits};
+use super::event::{Event, Kind, Markers, Waits};
 use super::list::List;
 use super::point::{Marker, Point};
 use super::work::Native;
@@ -46,6 +46,7 @@ pub struct Stream {
     ends_with_wait: AtomicBool,
     /// Whether `waits` ever kept an event. Set by the submitter.
     has_waits: AtomicBool,
+    markers: Mutex<Markers, { rank::LEAF }>,
     /// Of a queue that batches its commands.
     batch: Option<Batch>,
     deferred: Deferred<Self>,
@@ -132,6 +133,7 @@ impl Lane {
                 waits: Mutex::default(),
                 ends_with_wait: AtomicBool::new(false),
                 has_waits: AtomicBool::new(false),
+                markers: Mutex::default(),
                 batch,
                 deferred: Deferred::default(),
             }),
@@ -314,6 +316,17 @@ impl Stream {
         Ok(Arc::new(event))
     }
 
+    /// An event that nobody else uses.
+    fn marker(&self) -> Result<Arc<Event>> {
+        if let Some(unused) = self.markers.lock().unused() {
+            return Ok(unused);
+        }
+        let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
+        let event = Arc::new(event);
+        self.markers.lock().keep(&event);
+        Ok(event)
+    }
+
     /// Signals a marker behind all submitted commands.
     pub fn stamp(&self, event: &Arc<Event>) -> Result<()> {
         // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
@@ -381,8 +394,7 @@ impl ur::stream::Stream for Stream {
         {
             return Ok(end);
         }
-        let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
-        let event = Arc::new(event);
+        let event = self.marker()?;
         self.stamp(&event)?;
         Ok(event)
     }

@@ -129,6 +129,8 @@ fn wait_elsewhere(all: &Batched, event: ur_event_handle_t) {
     let other = all.own.queue(0, USUAL);
     let mut end = null_mut();
     ok(ur!(Enqueue.pfnEventsWait(other, 1, &event, &mut end)));
+    assert_eq!(all.submitted(), 1, "the other queue's list may wait for it");
+    ok(ur!(Queue.pfnFinish(other)));
     release(end);
     ok(ur!(Queue.pfnRelease(other)));
 }
