@@ -73,6 +73,7 @@ impl Driver for LevelZero {
         flags: ur_queue_flags_t,
         _: &Arc<Clock>,
     ) -> Result<Lane> {
+        let flags = Settings::get().submission(flags);
         Lane::open(native(devices), device, flags)
     }
 
@@ -90,6 +91,18 @@ impl Driver for LevelZero {
     fn copy(lane: &Lane, _: u64, dst: usize, src: usize, bytes: usize) -> Result<Progress> {
         lane.copy(dst, src, bytes)?;
         Ok(Progress::Pending)
+    }
+
+    /// A batch that nobody asked for is not submitted.
+    fn is_seen_done(_: &Lane, marker: &Marker) -> Result<bool> {
+        match marker {
+            Marker::Event(event) if event.is_batched() => Ok(false),
+            _ => marker.is_done(),
+        }
+    }
+
+    fn flush(lane: &Lane) -> Result<()> {
+        lane.flush()
     }
 
     fn mark(lane: &Lane, _: u64) -> Result<Marker> {
@@ -157,7 +170,7 @@ impl Driver for LevelZero {
         make: impl FnOnce() -> Result<Arc<Launch>>,
     ) -> Result<Progress> {
         match timestamps.is_none() && !lane.is_deferring() {
-            true => kernel.append_plain(&lane.stream().list, launch.args, range)?,
+            true => kernel.submit_plain(lane, launch.args, range)?,
             false => lane.submit(Work::Launch(make()?), timestamps)?,
         }
         Ok(Progress::Pending)

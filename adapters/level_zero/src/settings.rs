@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ur::abi::*;
 use ur::object::env::Env;
 
 use Treatment::{Fixed, Honoured, Missing};
@@ -36,10 +37,10 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (COUNTER_EVENTS, Honoured, "0: markers are events of pools"),
     (DISABLE_ALLOCATOR, Honoured, "1: default pools release free memory"),
     (LEAKS_DEBUG, Honoured, "1: objects that are alive after the adapter's last release are written to stderr"),
+    (FORCE_BATCHED, Honoured, "1: each queue batches its commands"),
+    (IMMEDIATE_LISTS, Honoured, "0: queues batch their commands that do not ask for the contrary"),
+    (BATCH_SIZE, Honoured, "commands of a batch"),
     (DEBUG, Honoured, "4: the same; 1 and 2 are UR_LOG_LEVEL_ZERO's and the layers'"),
-    ("UR_L0_V2_FORCE_BATCHED", Fixed, "each command is submitted by its call"),
-    ("UR_L0_USE_IMMEDIATE_COMMANDLISTS", Fixed, "the same"),
-    ("UR_L0_BATCH_SIZE", Fixed, "the same"),
     ("UR_L0_USM_ALLOCATOR_TRACE", Fixed, "UR_POOL_TRACE writes the pools' decisions"),
     ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device alone"),
     ("SYCL_USM_HOSTPTR_IMPORT", Fixed, "host memory of a buffer is copied"),
@@ -59,6 +60,9 @@ const IN_ORDER_LISTS: &str = "UR_L0_USE_DRIVER_INORDER_LISTS";
 const COUNTER_EVENTS: &str = "UR_L0_USE_DRIVER_COUNTER_BASED_EVENTS";
 const DISABLE_ALLOCATOR: &str = "UR_L0_DISABLE_USM_ALLOCATOR";
 const LEAKS_DEBUG: &str = "UR_L0_LEAKS_DEBUG";
+const FORCE_BATCHED: &str = "UR_L0_V2_FORCE_BATCHED";
+const IMMEDIATE_LISTS: &str = "UR_L0_USE_IMMEDIATE_COMMANDLISTS";
+const BATCH_SIZE: &str = "UR_L0_BATCH_SIZE";
 const DEBUG: &str = "UR_L0_DEBUG";
 
 /// Which engine of a device runs a queue.
@@ -81,6 +85,19 @@ impl ComputeEngine {
     }
 }
 
+/// Which queues batch their commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Batching {
+    All,
+    /// Those that do not ask for immediate submission.
+    Usual,
+    /// Those that ask for it.
+    Asked,
+}
+
+/// Commands of a full batch.
+const BATCH: u32 = 120;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Whether allocations may exceed the device's limit.
@@ -96,6 +113,10 @@ pub struct Settings {
     pub counter_based_events: bool,
     /// Whether default pools keep free memory.
     pub pools_keep: bool,
+    /// Which queues batch their commands.
+    pub batching: Batching,
+    /// Commands of a full batch.
+    pub batch_size: u32,
     /// Whether leaks are written to standard error.
     pub leaks: bool,
 }
@@ -128,7 +149,30 @@ impl Settings {
             in_order_lists: flag(IN_ORDER_LISTS, true),
             counter_based_events: flag(COUNTER_EVENTS, true),
             pools_keep: !flag(DISABLE_ALLOCATOR, false),
+            batching: match flag(FORCE_BATCHED, false) {
+                true => Batching::All,
+                false if number(IMMEDIATE_LISTS, "0, 1, 2", "1") == Some(0) => Batching::Usual,
+                false => Batching::Asked,
+            },
+            // 0 leaves the size to the adapter.
+            batch_size: number(BATCH_SIZE, "a number", "120")
+                .and_then(|size| u32::try_from(size).ok())
+                .filter(|size| *size > 0)
+                .unwrap_or(BATCH),
             leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
+        }
+    }
+
+    /// The flags of a queue's lanes: batched ones have the flag for it.
+    pub fn submission(&self, flags: ur_queue_flags_t) -> ur_queue_flags_t {
+        let is_batched = match self.batching {
+            Batching::All => true,
+            Batching::Usual => !flags.contains(UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE),
+            Batching::Asked => return flags,
+        };
+        match is_batched {
+            true => flags | UR_QUEUE_FLAG_SUBMISSION_BATCHED,
+            false => flags,
         }
     }
 
@@ -205,6 +249,9 @@ mod tests {
             (COUNTER_EVENTS, "0"),
             (DISABLE_ALLOCATOR, "1"),
             (LEAKS_DEBUG, "1"),
+            (FORCE_BATCHED, "1"),
+            (IMMEDIATE_LISTS, "0"),
+            (BATCH_SIZE, "7"),
             (DEBUG, "4"),
         ];
         let honoured = VARIABLES.iter().filter(|(_, use_, _)| *use_ == Honoured);
@@ -224,6 +271,29 @@ mod tests {
             parse(&[(COPY_ENGINE, "0:2"), (SERIALIZE, "1"), (DEBUG, "3")]),
             usual
         );
+        assert_eq!(parse(&[(IMMEDIATE_LISTS, "2"), (BATCH_SIZE, "0")]), usual);
+    }
+
+    #[test]
+    fn queues_batch_as_the_variables_say() {
+        let [none, batched, immediate] = [
+            ur_queue_flags_t(0),
+            UR_QUEUE_FLAG_SUBMISSION_BATCHED,
+            UR_QUEUE_FLAG_SUBMISSION_IMMEDIATE,
+        ];
+        let batches = |pairs: &[(&str, &str)]| {
+            let settings = parse(pairs);
+            [none, batched, immediate].map(|flags| {
+                let flags = settings.submission(flags);
+                flags.contains(UR_QUEUE_FLAG_SUBMISSION_BATCHED)
+            })
+        };
+        assert_eq!(batches(&[]), [false, true, false]);
+        assert_eq!(batches(&[(IMMEDIATE_LISTS, "0")]), [true, true, false]);
+        assert_eq!(batches(&[(IMMEDIATE_LISTS, "1")]), [false, true, false]);
+        assert_eq!(batches(&[(FORCE_BATCHED, "1")]), [true; 3]);
+        let lists = [(FORCE_BATCHED, "1"), (IMMEDIATE_LISTS, "1")];
+        assert_eq!(batches(&lists), [true; 3]);
     }
 
     #[test]

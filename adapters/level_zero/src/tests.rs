@@ -9,12 +9,14 @@
 //! | `faults` | each call of the driver failing once, by its name |
 //! | `absent` | each optional function and extension absent |
 //! | `lost` | the device lost at any call, and one device of several |
+//! | `batches` | when a batch of commands is submitted, and what becomes of one whose submission fails |
 //! | `images` | images and samplers |
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
 
 mod absent;
+mod batches;
 mod bindless;
 mod fake_driver;
 mod faults;

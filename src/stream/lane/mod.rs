@@ -34,7 +34,7 @@ use crate::stream::engine::{HostPoint, HostSignal, HostTimeline, LaneProgress, M
 use crate::stream::driver::Progress;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, Timestamps, Work};
-use crate::timeline::{Clock, Frontier, Lane, LaneId, Point};
+use crate::timeline::{Clock, Failure, Frontier, Lane, LaneId, Point};
 use biased_lock::{BiasedLock, BiasedLockGuard, RawBiasedLock};
 use failures::Dependents;
 use lanes::{Lanes, Parkable};
@@ -343,9 +343,7 @@ impl<D: Driver> LaneCore<D> {
         if !marks.is_empty() {
             self.record_if_watched(state)?;
         }
-        let mut waited = marks
-            .iter()
-            .map(|mark| D::wait(&self.native, &mark.marker));
+        let mut waited = marks.iter().map(|mark| D::wait(&self.native, &mark.marker));
         let waited = waited.try_for_each(|waited| waited);
         // Also if one was refused: the stream makes the waits before it.
         state.pending_waits.add(missing);
@@ -512,6 +510,13 @@ impl<D: Driver> LaneCore<D> {
             deps.own = own;
             deps.failed = None;
         })
+    }
+
+    /// Whether everything submitted or waited for before this call is known to be complete. Takes no lock: false
+    /// where that takes one.
+    pub fn is_settled(&self) -> bool {
+        let tip = self.status.tip();
+        !Failure::any() && tip.is_some_and(|epoch| epoch <= self.clock.reliable())
     }
 
     /// The least frontier that proves everything submitted or waited for so far.

@@ -134,7 +134,9 @@ impl<D: Driver> Domain<D> {
         let lanes = self.lanes.busy();
         for lane in &lanes {
             visit(lane);
-            all.join(&lane.tip());
+            if !lane.is_settled() {
+                all.join(&lane.tip());
+            }
         }
         self.lanes.park(&lanes);
         all.prune();

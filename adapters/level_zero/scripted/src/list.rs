@@ -8,7 +8,7 @@ use crate::entry::{Answer, chained, given, put};
 use crate::graph::Capture;
 use crate::object::{Objects, hold};
 use crate::worker::{Step, Worker};
-use crate::{context, device, script};
+use crate::{context, device, script, worker};
 
 /// The commands of a regular list.
 #[derive(Default)]
@@ -52,6 +52,14 @@ pub fn get(list: ze_command_list_handle_t) -> Answer<Arc<List>> {
 impl List {
     pub fn is_mutable(&self) -> bool {
         self.is_mutable
+    }
+
+    /// Whether a command of the list was submitted and is not done.
+    fn is_busy(&self) -> bool {
+        match &self.kind {
+            Kind::Regular(recorded) => worker::runs(&hold(recorded).steps),
+            Kind::Immediate { worker, .. } => worker.is_busy(),
+        }
     }
 
     pub fn group(&self) -> &'static device::Group {
@@ -195,9 +203,7 @@ entries! {
 
     fn zeCommandListDestroy(list: ze_command_list_handle_t) {
         let own = LISTS.remove(list.0)?;
-        if let Kind::Immediate { worker, .. } = &own.kind
-            && worker.is_busy()
-        {
+        if own.is_busy() {
             script::broken("a list is destroyed whose commands are not done".into());
         }
         Ok(())
@@ -209,7 +215,11 @@ entries! {
     }
 
     fn zeCommandListReset(list: ze_command_list_handle_t) {
-        *hold(get(list)?.recorded()?) = Recorded::default();
+        let own = get(list)?;
+        if own.is_busy() {
+            script::broken("a list is reset whose commands are not done".into());
+        }
+        *hold(own.recorded()?) = Recorded::default();
         Ok(())
     }
 

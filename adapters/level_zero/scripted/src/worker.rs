@@ -165,6 +165,18 @@ pub fn uses(start: usize, bytes: usize) -> bool {
     })
 }
 
+/// Whether one of these commands was submitted and is not done, on a device that is there.
+pub fn runs(steps: &[Step]) -> bool {
+    let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
+    all.iter().any(|one| {
+        let queue = hold(&one.queue);
+        let waiting = queue.waiting.iter().map(|command| &command.work);
+        let mut pending = queue.current.iter().chain(waiting);
+        let is_one = |work: &Arc<Work>| steps.iter().any(|step| Arc::ptr_eq(&step.work, work));
+        pending.any(is_one) && one.present().is_ok()
+    })
+}
+
 impl Drop for Worker {
     fn drop(&mut self) {
         hold(&self.shared.queue).is_closed = true;

@@ -1,6 +1,7 @@
 //! Recorded commands as one closed command list, which a lane appends whole. That costs about as much as one launch.
 //! Foreign code records native commands into such a list itself.
 
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ pub fn compile(
 }
 
 /// The function that appends a closed list. None if the driver has none, or if its lists do not keep the order.
-fn appender(
+pub(super) fn appender(
     context: &NativeContext,
     device: &Device,
 ) -> Option<pfn::zeCommandListImmediateAppendCommandListsExp> {
@@ -114,6 +115,32 @@ pub(super) fn holds(context: &NativeContext, work: &Work<LevelZero>) -> bool {
     }
 }
 
+/// An open regular list that keeps the order, described by more structures.
+pub(super) fn regular(
+    context: &NativeContext,
+    device: &Object<Device>,
+    chain: *const c_void,
+) -> Result<List> {
+    let api = context.api;
+    let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+    let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
+    let desc = ze_command_list_desc_t {
+        commandQueueGroupOrdinal: ordinal,
+        pNext: chain,
+        flags: ZE_COMMAND_LIST_FLAG_IN_ORDER,
+        ..Default::default()
+    };
+    let mut raw = ze_command_list_handle_t::NULL;
+    // SAFETY: the description has its tag, its chain lasts for the call, and there is room for the handle.
+    unsafe {
+        call!(
+            api,
+            zeCommandListCreate(context.raw, device.raw(), &desc, &mut raw)
+        )
+    }?;
+    Ok(List::regular(api, device, raw))
+}
+
 impl CompiledList {
     fn make(
         context: &Arc<NativeContext>,
@@ -141,29 +168,13 @@ impl CompiledList {
         append: pfn::zeCommandListImmediateAppendCommandListsExp,
         calls: Option<mutable::Calls>,
     ) -> Result<Self> {
-        let api = context.api;
-        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
         let mut changes = ze_mutable_command_list_exp_desc_t::default();
-        let desc = ze_command_list_desc_t {
-            commandQueueGroupOrdinal: ordinal,
-            pNext: match calls {
-                Some(_) => (&raw mut changes).cast(),
-                None => null(),
-            },
-            flags: ZE_COMMAND_LIST_FLAG_IN_ORDER,
-            ..Default::default()
+        let chain = match calls {
+            Some(_) => (&raw mut changes).cast_const().cast(),
+            None => null(),
         };
-        let mut raw = ze_command_list_handle_t::NULL;
-        // SAFETY: the description has its tag, and there is room for the handle.
-        unsafe {
-            call!(
-                api,
-                zeCommandListCreate(context.raw, device.raw(), &desc, &mut raw)
-            )
-        }?;
         Ok(Self {
-            list: List::regular(api, device, raw),
+            list: regular(context, device, chain)?,
             append,
             mutable: calls.map(Mutable::new),
             keeps: Mutex::default(),

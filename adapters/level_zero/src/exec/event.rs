@@ -2,7 +2,7 @@
 //!
 //! | kind | native | signalled | used again |
 //! |---|---|---|---|
-//! | marker | counter-based; of a pool where the driver has none | by a list | counter-based ones at once: waits appended earlier keep their value |
+//! | marker | counter-based; of a pool where the driver has none | by a list | counter-based ones at once, mostly by the same lane ([`Markers`]): waits appended earlier keep their value |
 //! | timed | of a pool with timestamps | by a list | once seen complete |
 //! | host | of a pool | by the host | once seen complete |
 //! | foreign | any | by foreign code | never |
@@ -11,8 +11,8 @@
 //! event until a later marker of that list is complete ([`Waits`]).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ur::abi::*;
@@ -25,6 +25,7 @@ use crate::device::Device;
 use crate::lz::*;
 use crate::settings::Settings;
 
+use super::lane::Stream;
 use super::ring::Ring;
 
 /// What an event is for.
@@ -48,8 +49,16 @@ pub struct Event {
     is_used: AtomicBool,
     pub context: Arc<NativeContext>,
     pub device: Arc<Object<Device>>,
-    /// Of an event that processes share.
-    pub ring: Option<Arc<Ring>>,
+    source: Source,
+}
+
+/// What has the native event.
+enum Source {
+    Own,
+    /// Processes share it.
+    Ring(Arc<Ring>),
+    /// It is signalled behind a batch of the lane, whoever submits that.
+    Batch(Weak<Stream>),
 }
 
 /// The events of a context that are not in use.
@@ -120,7 +129,7 @@ impl Event {
             is_used: AtomicBool::new(false),
             context: Arc::clone(context),
             device: device.arc(),
-            ring: None,
+            source: Source::Own,
         })
     }
 
@@ -128,15 +137,41 @@ impl Event {
     pub fn of_ring(device: &Object<Device>, ring: Arc<Ring>) -> Self {
         let none = ze_event_handle_t::NULL;
         let mut own = Self::adopt(ring.context(), device, none, false);
-        own.ring = Some(ring);
+        own.source = Source::Ring(ring);
         own
     }
 
-    /// The native event; of a ring, that of its last signal.
+    /// The marker of the lane's commands that are not submitted.
+    pub fn behind(mut self, stream: &Arc<Stream>) -> Self {
+        self.source = Source::Batch(Arc::downgrade(stream));
+        self
+    }
+
+    pub fn ring(&self) -> Option<&Arc<Ring>> {
+        match &self.source {
+            Source::Ring(ring) => Some(ring),
+            Source::Own | Source::Batch(_) => None,
+        }
+    }
+
+    /// Whether its commands are in a batch that is not submitted.
+    pub fn is_batched(&self) -> bool {
+        matches!(self.source, Source::Batch(_)) && !self.is_used.load(Ordering::Acquire)
+    }
+
+    /// The native event, of which all commands are submitted; of a ring, that of its last signal.
     pub fn raw(&self) -> Result<ze_event_handle_t> {
-        match &self.ring {
-            Some(ring) => ring.current(),
-            None => Ok(self.raw),
+        match &self.source {
+            Source::Own => Ok(self.raw),
+            Source::Ring(ring) => ring.current(),
+            Source::Batch(stream) => {
+                if !self.is_used.load(Ordering::Acquire) {
+                    // A lane ends behind its last batch.
+                    let lost = Error::new(UR_RESULT_ERROR_DEVICE_LOST);
+                    stream.upgrade().ok_or(lost)?.flush()?;
+                }
+                Ok(self.raw)
+            }
         }
     }
 
@@ -154,7 +189,7 @@ impl Event {
             is_used: AtomicBool::new(true),
             context: Arc::clone(context),
             device: device.arc(),
-            ring: None,
+            source: Source::Own,
         }
     }
 
@@ -177,13 +212,13 @@ impl Event {
     }
 
     /// Whether the driver says that the event is complete.
-    fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         is_complete(self.context.api, self.raw)
     }
 
     /// Called once a list was given a signal of the event.
     pub fn is_appended(&self) {
-        self.is_used.store(true, Ordering::Relaxed);
+        self.is_used.store(true, Ordering::Release);
     }
 
     /// Blocks until the event is complete. A lost device is an error and no wait for ever.
@@ -268,6 +303,31 @@ impl Drop for Event {
 fn is_complete(api: &Api, raw: ze_event_handle_t) -> bool {
     // SAFETY: a live event.
     unsafe { (api.zeEventQueryStatus)(raw) == ZE_RESULT_SUCCESS }
+}
+
+/// A lane's own markers, which it gives out again once nobody else holds them: that costs no allocation and not the
+/// context's lock.
+#[derive(Default)]
+pub struct Markers(VecDeque<Arc<Event>>);
+
+/// Markers that a lane keeps at most.
+const KEPT: usize = 128;
+
+impl Markers {
+    /// A marker that nobody else holds. None if the one asked about is in use: the next call asks about another one.
+    pub fn unused(&mut self) -> Option<Arc<Event>> {
+        self.0.rotate_left(usize::from(self.0.len() > 1));
+        let oldest = self.0.back_mut()?;
+        Arc::get_mut(oldest)?;
+        Some(Arc::clone(oldest))
+    }
+
+    /// Keeps a new marker. One of a pool must be reset before it is used again.
+    pub fn keep(&mut self, marker: &Arc<Event>) {
+        if marker.is_counter_based && self.0.len() < KEPT {
+            self.0.push_back(Arc::clone(marker));
+        }
+    }
 }
 
 /// The events of pools that a list waits for: none may be reset before the list has come to its wait, although it is

@@ -17,7 +17,9 @@ use ur::stream::{Deferred, HostFunction, HostPoint, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
-use super::event::{Event, Kind, Waits};
+use super::batch::{Batch, Kept};
+use super::compiled::holds;
+use super::event::{Event, Kind, Markers, Waits};
 use super::list::List;
 use super::point::{Marker, Point};
 use super::work::Native;
@@ -42,6 +44,11 @@ pub struct Stream {
     waits: Mutex<Waits, { rank::LEAF }>,
     /// Whether the list was given a wait after its last marker. Changed by the submitter alone.
     ends_with_wait: AtomicBool,
+    /// Whether `waits` ever kept an event. Set by the submitter.
+    has_waits: AtomicBool,
+    markers: Mutex<Markers, { rank::LEAF }>,
+    /// Of a queue that batches its commands.
+    batch: Option<Batch>,
     deferred: Deferred<Self>,
 }
 
@@ -99,7 +106,10 @@ impl Lane {
             )
         }?;
         let chained = !flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-        Ok(Self::new(context, device, list, is_in_order, true, chained))
+        let list = List::immediate(api, device, list, is_in_order, true);
+        let is_batched = flags.contains(UR_QUEUE_FLAG_SUBMISSION_BATCHED);
+        let batch = is_batched.then(|| Batch::of(context, device)).flatten();
+        Ok(Self::new(context, list, chained, batch))
     }
 
     /// A foreign list; `own` if the lane destroys it.
@@ -110,24 +120,21 @@ impl Lane {
         is_in_order: bool,
         own: bool,
     ) -> Self {
-        Self::new(context, device, list, is_in_order, own, true)
+        let list = List::immediate(context.api, device, list, is_in_order, own);
+        Self::new(context, list, true, None)
     }
 
-    fn new(
-        context: &Arc<NativeContext>,
-        device: &Object<Device>,
-        list: ze_command_list_handle_t,
-        is_in_order: bool,
-        own: bool,
-        chained: bool,
-    ) -> Self {
+    fn new(context: &Arc<NativeContext>, list: List, chained: bool, batch: Option<Batch>) -> Self {
         Self {
             stream: Arc::new(Stream {
                 context: Arc::clone(context),
-                list: List::immediate(context.api, device, list, is_in_order, own),
+                list,
                 chained,
                 waits: Mutex::default(),
                 ends_with_wait: AtomicBool::new(false),
+                has_waits: AtomicBool::new(false),
+                markers: Mutex::default(),
+                batch,
                 deferred: Deferred::default(),
             }),
         }
@@ -147,19 +154,42 @@ impl Lane {
     pub fn submit(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
         let stream = &self.stream;
         if !stream.deferred.is_deferring() {
-            return stream.enqueue(work, timestamps);
+            return stream.give(work, timestamps);
         }
-        let now = |(work, timestamps)| stream.enqueue(work, timestamps);
+        let now = |(work, timestamps)| stream.give(work, timestamps);
         stream.deferred.submit((work, timestamps), now, Ok)
     }
 
     #[inline(always)]
     pub fn copy(&self, dst: usize, src: usize, bytes: usize) -> Result<()> {
         let stream = &self.stream;
-        if !stream.deferred.is_deferring() {
+        if stream.batch.is_none() && !stream.deferred.is_deferring() {
             return work::copy(&stream.list, ze_event_handle_t::NULL, dst, src, bytes);
         }
         self.submit(Work::Copy { dst, src, bytes }, None)
+    }
+
+    /// Appends a plain launch, which uses this code, on a lane that defers nothing.
+    #[inline(always)]
+    pub fn launch(
+        &self,
+        code: impl FnOnce() -> Kept,
+        append: impl FnOnce(&List) -> Result<()>,
+    ) -> Result<()> {
+        let stream = &self.stream;
+        match &stream.batch {
+            None => append(&stream.list),
+            Some(batch) if batch.takes_commands() => batch.add(stream, code, append),
+            Some(batch) => {
+                batch.submit(stream)?;
+                append(&stream.list)
+            }
+        }
+    }
+
+    /// Submits what is batched.
+    pub fn flush(&self) -> Result<()> {
+        self.stream.flush()
     }
 
     pub fn mark(&self) -> Result<Marker> {
@@ -170,7 +200,11 @@ impl Lane {
         Deferred::wait(&self.stream, marker)
     }
 
+    /// Foreign code that once had the list may use it at any time, so that batching ends.
     pub fn set_open(&self, open: bool) -> Result<()> {
+        if open {
+            self.stream.end_batches()?;
+        }
         Deferred::set_open(&self.stream, open)
     }
 
@@ -185,6 +219,7 @@ impl Lane {
 
     /// Begins a capture of the list. False if it cannot be captured.
     pub fn begin_capture(&self) -> Result<bool> {
+        self.stream.end_batches()?;
         graph::begin(&self.stream.list)
     }
 
@@ -202,26 +237,73 @@ impl Lane {
 }
 
 impl Stream {
+    /// Submits work, or adds it to the lane's batch.
+    fn give(
+        self: &Arc<Self>,
+        work: Work<LevelZero>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
+        match &self.batch {
+            // A marker stands for the work before it.
+            Some(_) if matches!(work, Work::Marker) && timestamps.is_none() => Ok(()),
+            Some(batch) if batch.takes_commands() && holds(&self.context, &work) => {
+                let kept = || Kept::of(&work);
+                batch.add(self, kept, |list| {
+                    self.append(list, work.clone(), timestamps)
+                })
+            }
+            _ => self.enqueue(work, timestamps),
+        }
+    }
+
+    /// Submits work now, behind what is batched.
     fn enqueue(&self, work: Work<LevelZero>, timestamps: Option<Arc<Timestamps>>) -> Result<()> {
+        self.flush()?;
         work::prepare(self, &work)?;
+        self.append(&self.list, work, timestamps)
+    }
+
+    /// Submits what is batched. Any thread may call it.
+    pub fn flush(&self) -> Result<()> {
+        match &self.batch {
+            Some(batch) => batch.submit(self),
+            None => Ok(()),
+        }
+    }
+
+    /// Submits what is batched, and batches nothing any more.
+    fn end_batches(&self) -> Result<()> {
+        if let Some(batch) = &self.batch {
+            batch.finish();
+        }
+        self.flush()
+    }
+
+    /// Appends work to the lane's list or to its batch.
+    fn append(
+        &self,
+        list: &List,
+        work: Work<LevelZero>,
+        timestamps: Option<Arc<Timestamps>>,
+    ) -> Result<()> {
         let Some(timestamps) = timestamps else {
             // A marker stands for the work before it, and is no call of the driver.
-            return work::append(&self.list, ze_event_handle_t::NULL, work);
+            return work::append(list, ze_event_handle_t::NULL, work);
         };
         let last = self.timed()?;
         let first = match work::is_one_command(&work) {
             true => {
-                work::append(&self.list, last.raw, work)?;
+                work::append(list, last.raw, work)?;
                 last.is_appended();
                 Arc::clone(&last)
             }
             false => {
                 let first = self.timed()?;
-                self.signal(&first)?;
-                self.list.keep_order()?;
-                work::append(&self.list, ze_event_handle_t::NULL, work)?;
-                self.signal(&last)?;
-                self.list.keep_order()?;
+                signal(list, &first)?;
+                list.keep_order()?;
+                work::append(list, ze_event_handle_t::NULL, work)?;
+                signal(list, &last)?;
+                list.keep_order()?;
                 first
             }
         };
@@ -234,15 +316,26 @@ impl Stream {
         Ok(Arc::new(event))
     }
 
-    fn signal(&self, event: &Event) -> Result<()> {
-        // SAFETY: a live list and a live event of the same context.
-        unsafe {
-            call!(
-                self.list.api,
-                zeCommandListAppendSignalEvent(self.list.raw, event.raw)
-            )
-        }?;
-        event.is_appended();
+    /// An event that nobody else uses.
+    fn marker(&self) -> Result<Arc<Event>> {
+        if let Some(unused) = self.markers.lock().unused() {
+            return Ok(unused);
+        }
+        let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
+        let event = Arc::new(event);
+        self.markers.lock().keep(&event);
+        Ok(event)
+    }
+
+    /// Signals a marker behind all submitted commands.
+    pub fn stamp(&self, event: &Arc<Event>) -> Result<()> {
+        // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
+        signal(&self.list, event)?;
+        self.ends_with_wait.store(false, Ordering::Relaxed);
+        if self.has_waits.load(Ordering::Relaxed) {
+            let passed = self.waits.lock().mark(event);
+            drop(passed);
+        }
         Ok(())
     }
 }
@@ -250,7 +343,13 @@ impl Stream {
 impl Drop for Stream {
     /// What a list waits for last has ended, but the list may not have come to its wait: it is destroyed after that.
     fn drop(&mut self) {
-        if !self.list.own || !*self.ends_with_wait.get_mut() || self.list.api.is_torn_down() {
+        if self.list.api.is_torn_down() {
+            return;
+        }
+        if let Some(batch) = &self.batch {
+            batch.end(self);
+        }
+        if !self.list.own || !*self.ends_with_wait.get_mut() {
             return;
         }
         let ended = ur::stream::Stream::record(self).and_then(|event| event.block());
@@ -258,6 +357,18 @@ impl Drop for Stream {
             log::error!("a list is destroyed that may wait: {:?}", error.code());
         }
     }
+}
+
+fn signal(list: &List, event: &Event) -> Result<()> {
+    // SAFETY: a live list and a live event of the same context.
+    unsafe {
+        call!(
+            list.api,
+            zeCommandListAppendSignalEvent(list.raw, event.raw)
+        )
+    }?;
+    event.is_appended();
+    Ok(())
 }
 
 impl ur::stream::Stream for Stream {
@@ -278,18 +389,19 @@ impl ur::stream::Stream for Stream {
     }
 
     fn record(&self) -> Result<Arc<Event>> {
-        let event = Event::new(&self.context, &self.list.device, Kind::Marker)?;
-        let event = Arc::new(event);
-        // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
-        self.signal(&event)?;
-        self.ends_with_wait.store(false, Ordering::Relaxed);
-        let passed = self.waits.lock().mark(&event);
-        drop(passed);
+        if let Some(batch) = &self.batch
+            && let Some(end) = batch.marker()
+        {
+            return Ok(end);
+        }
+        let event = self.marker()?;
+        self.stamp(&event)?;
         Ok(event)
     }
 
     fn wait(&self, event: &Arc<Event>) -> Result<()> {
         let mut raw = event.raw()?;
+        self.flush()?;
         self.ends_with_wait.store(true, Ordering::Relaxed);
         // SAFETY: a live list and a live event of the same context.
         unsafe {
@@ -299,8 +411,11 @@ impl ur::stream::Stream for Stream {
             )
         }?;
         self.list.keep_order()?;
-        if !event.is_counter_based && self.waits.lock().keep(event) {
-            self.record()?;
+        if !event.is_counter_based {
+            self.has_waits.store(true, Ordering::Relaxed);
+            if self.waits.lock().keep(event) {
+                self.record()?;
+            }
         }
         Ok(())
     }

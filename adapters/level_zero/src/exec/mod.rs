@@ -2,7 +2,9 @@
 //!
 //! A lane is an immediate command list. Its commands run in the order given. A marker is a counter-based event that
 //! is signalled after the last command: the driver then stamps the event with the list's counter, and emits nothing.
+//! A queue that batches its commands gathers them in regular lists, which its lanes append whole.
 
+mod batch;
 mod compiled;
 mod copies;
 mod event;
@@ -18,6 +20,7 @@ mod tests;
 mod times;
 mod work;
 
+pub use batch::Kept;
 pub use compiled::{compile, record};
 pub use copies::{Copies, Part, copies, for_kernel, home, transfer};
 pub use event::{Event, Events};

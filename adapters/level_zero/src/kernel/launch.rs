@@ -15,7 +15,7 @@ use super::code::{Code, Handle};
 use super::{Kernel, count_limits};
 use crate::LevelZero;
 use crate::device::Device;
-use crate::exec::{self, List, Part, Stream};
+use crate::exec::{self, Kept, Lane, List, Part, Stream};
 use crate::image::Places;
 use crate::lz::*;
 use crate::mem::{ForKernel, Mem};
@@ -184,19 +184,25 @@ impl Kernel {
         checked.map(|checked| *range = checked).is_ok()
     }
 
-    /// Appends a plain launch. Nothing of the caller's is used after it.
-    pub fn append_plain(
+    /// Submits a plain launch. Nothing of the caller's is used after it.
+    #[inline(always)]
+    pub fn submit_plain(
         &self,
-        to: &List,
+        lane: &Lane,
         args: &[ur_exp_kernel_arg_properties_t],
         range: &Range,
     ) -> Result<()> {
-        let code = self.code(&to.device)?;
-        let handle = code.lock();
-        for arg in args {
-            set_plain(&handle, to.api, arg)?;
-        }
-        range.append(code, handle, to, ze_event_handle_t::NULL, false)
+        let code = self.code(&lane.stream().list.device)?;
+        lane.launch(
+            || Kept::Code(Arc::clone(code)),
+            |to| {
+                let handle = code.lock();
+                for arg in args {
+                    set_plain(&handle, to.api, arg)?;
+                }
+                range.append(code, handle, to, ze_event_handle_t::NULL, false)
+            },
+        )
     }
 }
 

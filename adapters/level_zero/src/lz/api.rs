@@ -40,6 +40,7 @@ ur::dl::symbols! {
             zeCommandListDestroy: pfn::zeCommandListDestroy,
             zeCommandListCreate: pfn::zeCommandListCreate,
             zeCommandListClose: pfn::zeCommandListClose,
+            zeCommandListReset: pfn::zeCommandListReset,
             zeCommandListAppendBarrier: pfn::zeCommandListAppendBarrier,
             zeCommandListAppendMemoryCopy: pfn::zeCommandListAppendMemoryCopy,
             zeCommandListAppendMemoryFill: pfn::zeCommandListAppendMemoryFill,

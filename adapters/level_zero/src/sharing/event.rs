@@ -34,7 +34,7 @@ fn marker(device: &Object<Device>, ring: Ring) -> Marker {
 fn ring(marker: &Marker) -> Result<&Arc<Ring>> {
     let none = Error::new(UR_RESULT_ERROR_INVALID_EVENT);
     match marker.native()? {
-        NativeMarker::Event(event) => event.ring.as_ref().ok_or(none),
+        NativeMarker::Event(event) => event.ring().ok_or(none),
         NativeMarker::Point(_) => Err(none),
     }
 }

@@ -23,7 +23,7 @@ const NEEDED: &[(&str, &[&str])] = &[
     ("all by the driver", &["kernels", "registration", "bindless images", "pitched memory", "external semaphores", "processes"]),
     ("all", &["kernels", "registration"]),
     ("zePhysicalMemGetProperties by the driver", &["processes"]),
-    ("zeCommandListImmediateAppendCommandListsExp by the driver", &["command buffers", "graphs"]),
+    ("zeCommandListImmediateAppendCommandListsExp by the driver", &["batches", "command buffers", "graphs"]),
     ("zeImageViewCreateExt by the driver", &["bindless images"]),
     ("zeImageGetDeviceOffsetExp by the driver", &["bindless images", "pitched memory"]),
     ("zeMemGetPitchFor2dImage by the driver", &["pitched memory"]),

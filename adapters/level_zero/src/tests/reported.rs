@@ -25,23 +25,23 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, case, devices, ur};
 use super::workload::{self, SIZE, host, read};
 
-fn ok(code: ur_result_t) {
+pub fn ok(code: ur_result_t) {
     assert_eq!(code, UR_RESULT_SUCCESS);
 }
 
 /// A context of all devices.
-struct Own {
-    driver: FakeDriver,
+pub struct Own {
+    pub driver: FakeDriver,
     adapter: ur_adapter_handle_t,
-    devices: Vec<ur_device_handle_t>,
-    context: ur_context_handle_t,
+    pub devices: Vec<ur_device_handle_t>,
+    pub context: ur_context_handle_t,
 }
 
 const IN_ORDER: ur_queue_flags_t = ur_queue_flags_t(0);
 const LOOSE: ur_queue_flags_t = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
 
 impl Own {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let driver = FakeDriver::open();
         driver.reset();
         case("the test");
@@ -62,7 +62,7 @@ impl Own {
         }
     }
 
-    fn queue(&self, device: usize, flags: ur_queue_flags_t) -> ur_queue_handle_t {
+    pub fn queue(&self, device: usize, flags: ur_queue_flags_t) -> ur_queue_handle_t {
         let properties = ur_queue_properties_t {
             flags,
             ..Default::default()
@@ -78,7 +78,7 @@ impl Own {
         queue
     }
 
-    fn device_memory(&self, device: usize, bytes: usize) -> *mut c_void {
+    pub fn device_memory(&self, device: usize, bytes: usize) -> *mut c_void {
         let (mut at, pool, device) = (null_mut(), null_mut(), self.devices[device]);
         ok(ur!(USM.pfnDeviceAlloc(
             self.context,
@@ -91,12 +91,12 @@ impl Own {
         at
     }
 
-    fn free(&self, all: &[*mut c_void]) {
+    pub fn free(&self, all: &[*mut c_void]) {
         all.iter()
             .for_each(|at| ok(ur!(USM.pfnFree(self.context, *at))));
     }
 
-    fn end(self, queues: &[ur_queue_handle_t]) {
+    pub fn end(self, queues: &[ur_queue_handle_t]) {
         queues
             .iter()
             .for_each(|queue| ok(ur!(Queue.pfnRelease(*queue))));
@@ -106,7 +106,7 @@ impl Own {
     }
 
     /// The calls of the driver while something runs, by function, with at most these first letters.
-    fn calls(&self, named: &str, run: impl FnOnce()) -> u64 {
+    pub fn calls(&self, named: &str, run: impl FnOnce()) -> u64 {
         self.driver.reset();
         run();
         let counts = self.driver.counts();

@@ -1306,20 +1306,29 @@ fn in_batches(steps: &mut Steps, place: &Place) {
     if batched.is_null() {
         return;
     }
-    let (from, to) = (host(18), host(19));
+    let (device, from) = (place.device, host(18));
+    let to = make!(
+        steps,
+        USM.pfnSharedAlloc(place.context, device, null(), null_mut(), SIZE)
+    );
     // SAFETY: memory of the test's.
     unsafe { from.write(12) };
     for part in 0..4 {
-        let to = to.wrapping_byte_add(part * SIZE / 4).cast();
+        let to = to.wrapping_byte_add(part * SIZE / 4);
         let (bytes, none) = (SIZE / 4, null_mut());
-        step!(
-            steps,
-            Enqueue.pfnUSMFill(batched, to, 1, from.cast(), bytes, 0, null(), none)
-        );
+        if !to.is_null() {
+            step!(
+                steps,
+                Enqueue.pfnUSMFill(batched, to, 1, from.cast(), bytes, 0, null(), none)
+            );
+        }
+        if part == 1 {
+            step!(steps, Queue.pfnFlush(batched));
+        }
     }
-    step!(steps, Queue.pfnFlush(batched));
     finish(steps, &[batched]);
-    steps.expect("batched commands", || all_are(to.cast(), SIZE, 12));
+    steps.expect("batched commands", || all_are(to, SIZE, 12));
+    free(steps, place.context, &[to]);
     release_queues(steps, &[batched]);
 }
 

@@ -100,8 +100,10 @@ measures! {
     "urEnqueueUSMMemcpy and urEventWait, out-of-order", Target::Shown, |setup| setup.round_trip(setup.out_of_order, true);
     "64 urEnqueueUSMMemcpy and urQueueFinish, in-order", Target::Shown, |setup| setup.burst(setup.in_order);
     "64 urEnqueueUSMMemcpy and urQueueFinish, out-of-order", Target::Shown, |setup| setup.burst(setup.out_of_order);
+    "64 urEnqueueUSMMemcpy and urQueueFinish, batched", Target::Shown, |setup| setup.burst(setup.batched);
     "urQueueFinish, nothing to do", Target::Shown, Setup::finish_nothing;
-    LAUNCHES, Target::Shown, Setup::launches;
+    LAUNCHES, Target::Shown, |setup| setup.launches(setup.in_order);
+    "64 kernel launches and urQueueFinish, batched", Target::Shown, |setup| setup.launches(setup.batched);
     COMMAND_BUFFER, Target::Shown, Setup::command_buffer;
 }
 
@@ -144,6 +146,8 @@ pub struct Setup {
     /// A second in-order queue, for a second thread.
     second: ur_queue_handle_t,
     out_of_order: ur_queue_handle_t,
+    /// In-order, and asks for batches.
+    batched: ur_queue_handle_t,
     kernel: ur_kernel_handle_t,
     /// The launches of [`COMMAND_BUFFER`]; none if they are not offered.
     recorded: Option<ur_exp_command_buffer_handle_t>,
@@ -207,6 +211,7 @@ impl Setup {
             in_order: null_mut(),
             second: null_mut(),
             out_of_order: null_mut(),
+            batched: null_mut(),
             kernel: null_mut(),
             recorded: None,
             target,
@@ -215,6 +220,7 @@ impl Setup {
         setup.in_order = setup.queue(0)?;
         setup.second = setup.queue(0)?;
         setup.out_of_order = setup.queue(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0)?;
+        setup.batched = setup.queue(UR_QUEUE_FLAG_SUBMISSION_BATCHED.0)?;
         setup.kernel = setup.make_kernel()?;
         setup.recorded = setup.record().ok();
         Ok(setup)
@@ -520,10 +526,10 @@ impl Setup {
         })
     }
 
-    fn launches(&self) -> Result<Option<f64>, String> {
+    fn launches(&self, queue: ur_queue_handle_t) -> Result<Option<f64>, String> {
         timed(1, |_| {
-            (0..COMMANDS).try_for_each(|at| ok(self.launch(self.in_order, at, null_mut())))?;
-            self.finish(self.in_order)
+            (0..COMMANDS).try_for_each(|at| ok(self.launch(queue, at, null_mut())))?;
+            self.finish(queue)
         })
     }
 
