@@ -87,14 +87,18 @@ impl Program {
         Self::of(context, fixture.device, source, &[])
     }
 
-    /// The built kernels that use images. Skips the test if no provider has any.
+    /// The built kernels that use images, for one of the context's devices. Skips the test if no provider has any.
     #[track_caller]
-    pub fn of_images(fixture: &Fixture, context: &Context) -> Result<Self, Stop> {
+    pub fn of_images(
+        fixture: &Fixture,
+        context: &Context,
+        device: ur_device_handle_t,
+    ) -> Result<Self, Stop> {
         let source = kernels::provider(fixture.backend).and_then(KernelProvider::images);
         let source = source.ok_or_else(|| {
             Stop::skipped(format!("no kernels with images for {:?}", fixture.backend))
         })?;
-        let program = Self::of(context, fixture.device, source, &[])?;
+        let program = Self::of(context, device, source, &[])?;
         program
             .ur
             .urProgramBuild(context.raw, program.raw, null())

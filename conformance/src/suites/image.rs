@@ -961,7 +961,7 @@ fn native_handle(fixture: &Fixture) -> Done {
 /// A kernel writes an image and reads it, in order with other commands.
 fn kernels_use_images(fixture: &Fixture) -> Done {
     let (context, queue) = setup(fixture)?;
-    let program = Program::of_images(fixture, &context)?;
+    let program = Program::of_images(fixture, &context, fixture.device)?;
     let (paint, texels) = (program.kernel(PAINT)?, program.kernel(TEXELS)?);
     let format = ur_image_format_t {
         channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,

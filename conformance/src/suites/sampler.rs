@@ -212,7 +212,7 @@ fn kernels_sample_images(fixture: &Fixture) -> Done {
         return Err(Stop::skipped("no kernels with samplers"));
     }
     let queue = context.in_order(fixture)?;
-    let kernel = Program::of_images(fixture, &context)?.kernel(SAMPLE)?;
+    let kernel = Program::of_images(fixture, &context, fixture.device)?.kernel(SAMPLE)?;
     let format = ur_image_format_t {
         channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
         channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32,

@@ -867,8 +867,11 @@ fn atomics_with_access(fixture: &Fixture) -> Done {
 fn kernels_use_images_on_both(fixture: &Fixture) -> Done {
     let two = Two::new(fixture)?;
     Image::need(fixture, &two.context)?;
-    let program = Program::of_images(fixture, &two.context)?;
-    let (paint, texels) = (program.kernel(PAINT)?, program.kernel(TEXELS)?);
+    let kernels = |device| -> Result<[Kernel; 2], Stop> {
+        let program = Program::of_images(fixture, &two.context, device)?;
+        Ok([program.kernel(PAINT)?, program.kernel(TEXELS)?])
+    };
+    let kernels = [kernels(two.devices[0])?, kernels(two.devices[1])?];
     let format = ur_image_format_t {
         channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
         channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT32,
@@ -878,14 +881,14 @@ fn kernels_use_images_on_both(fixture: &Fixture) -> Done {
     let image = Image::new(&two.context, &format, &what)?;
     let memory = two.memory(16 * width)?;
     for round in 0..4_u32 {
-        let writer = &two.queues[round as usize % 2];
+        let writer = round as usize % 2;
         let base = 1000 * round + 7;
         let args = [Arg::Image(&image), Arg::of(&base)];
-        let painted = writer.launch(&paint, 4 * width, &args, &[])?;
+        let painted = two.queues[writer].launch(&kernels[writer][0], 4 * width, &args, &[])?;
         let mut read = Vec::new();
-        for (queue, memory) in two.queues.iter().zip(&memory) {
-            let args = [Arg::Pointer(memory.ptr), Arg::Image(&image)];
-            read.push(queue.launch(&texels, 4 * width, &args, &[&painted])?);
+        for (at, queue) in two.queues.iter().enumerate() {
+            let args = [Arg::Pointer(memory[at].ptr), Arg::Image(&image)];
+            read.push(queue.launch(&kernels[at][1], 4 * width, &args, &[&painted])?);
         }
         for (queue, memory) in two.queues.iter().zip(&memory) {
             let words: Vec<u32> = queue.read(memory.ptr, 4 * width, &[])?;
