@@ -12,8 +12,8 @@
 //! | defers work | all of its waits are satisfied, or it is opened to foreign submitters |
 //! | drops work: a dependency failed, or deferred work was refused | [`Deferred::recover`] |
 //!
-//! The lock of the deferred state is held during submission, which keeps the order. Deferred events
-//! are set, and their waiters notified, after it is released.
+//! The lock of the deferred state is held during submission, which keeps the order. Waiters of deferred
+//! events are notified after it is released.
 
 use crate::object::{Error, Result};
 use crate::stream::CompletionCallback;
@@ -280,7 +280,10 @@ impl<S: Stream> Deferred<S> {
         }
         let event = DeferredEvent::new(this);
         match own.is_dropped(&state) {
-            true => event.set(Outcome::Failed(this.record()?)),
+            true => {
+                event.set(Outcome::Failed(this.record()?));
+                event.notify();
+            }
             false => own.defer(&mut state, Step::Mark(Arc::clone(&event))),
         }
         Ok(Marker::Deferred(event))
@@ -445,12 +448,14 @@ impl<S: Stream> Deferred<S> {
                         Err(error) => Err(error),
                     },
                     Step::MarkFailed(event) => {
-                        recorded.push((event, Outcome::of(Self::record_anyway(this), true)));
+                        event.set(Outcome::of(Self::record_anyway(this), true));
+                        recorded.push(event);
                         Ok(())
                     }
                     Step::Mark(event) => {
-                        let end = Outcome::of(Self::record_anyway(this), own.has_failed());
-                        recorded.push((event, end));
+                        let failed = own.has_failed();
+                        event.set(Outcome::of(Self::record_anyway(this), failed));
+                        recorded.push(event);
                         Ok(())
                     }
                 };
@@ -470,9 +475,7 @@ impl<S: Stream> Deferred<S> {
         }
         drop(dropped);
         // Other streams may resume now: no lock is held.
-        for (event, end) in recorded {
-            event.set(end);
-        }
+        recorded.iter().for_each(|event| event.notify());
     }
 
     /// Records an event that others wait for already. A driver that refuses it once is asked again.
@@ -492,20 +495,20 @@ impl<S: Stream> Deferred<S> {
         if !own.is_deferring() {
             return Ok(());
         }
+        let before = |step: &&Step<S>| !end.is_some_and(|event| step.records(event));
+        let pending = |step: &Step<S>| match step {
+            Step::Wait(Marker::Deferred(event)) if !event.is_recorded() => Some(Arc::clone(event)),
+            _ => None,
+        };
         loop {
-            let before = |step: &&Step<S>| !end.is_some_and(|event| step.records(event));
-            let pending = |step: &Step<S>| match step {
-                Step::Wait(Marker::Deferred(event)) if !event.is_recorded() => {
-                    Some(Arc::clone(event))
+            let other = {
+                let state = own.state();
+                if end.is_some_and(DeferredEvent::is_recorded) {
+                    // By another thread. What is deferred since comes after it.
+                    return Ok(());
                 }
-                _ => None,
+                state.steps.iter().take_while(before).find_map(pending)
             };
-            let other = own
-                .state()
-                .steps
-                .iter()
-                .take_while(before)
-                .find_map(pending);
             match other {
                 // Waits form no cycle.
                 Some(event) => event.submit()?,
@@ -590,9 +593,15 @@ impl<S: Stream> DeferredEvent<S> {
         self.outcome.get().is_some()
     }
 
+    /// Records the outcome, under the stream's lock: an event is either among the deferred steps or recorded.
     fn set(&self, end: Outcome<S>) {
         let fresh = self.outcome.set(end).is_ok();
         debug_assert!(fresh, "a deferred event is recorded once, by its stream");
+    }
+
+    /// Notifies the waiters of a recorded event, without the stream's lock.
+    fn notify(&self) {
+        debug_assert!(self.is_recorded(), "notified, not recorded");
         self.notifier.signal(|| {});
     }
 
@@ -956,6 +965,31 @@ mod tests {
                 NativeMarker::Point(_) => unreachable!("a stream's marker"),
             }
             assert!(!stream.deferred.is_deferring());
+        });
+    }
+
+    /// Two streams wait for marks of each other, and a thread needs the first mark while the host signals. It finds the
+    /// mark deferred or recorded: in between, it would take the stream's later waits for the mark's own, without end.
+    #[cfg(loom)]
+    #[test]
+    fn loom_a_mark_is_submitted_while_the_host_signals() {
+        loom::model(|| {
+            let (one, other) = (Arc::new(Listed::default()), Arc::new(Listed::default()));
+            let (gate, signal) = Marker::host(());
+            Deferred::wait(&one, &gate).unwrap();
+            one.give(1);
+            let first = Deferred::mark(&one).unwrap();
+            Deferred::wait(&other, &first).unwrap();
+            other.give(2);
+            let second = Deferred::mark(&other).unwrap();
+            Deferred::wait(&one, &second).unwrap();
+            one.give(3);
+            let host = thread::spawn(move || drop(signal));
+            assert!(first.native().is_ok());
+            host.join().unwrap();
+            let mut list = one.list.lock().clone();
+            list.retain(|work| *work != NATIVE_WAIT);
+            assert_eq!((list, other.list.lock().clone()), (vec![1, 3], vec![2]));
         });
     }
 
