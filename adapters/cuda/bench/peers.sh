@@ -40,5 +40,5 @@ if [ ${#what[@]} -eq 0 ]; then
         gzip -dc "$trace" > "${what[-1]}"
     done
 fi
-echo "# $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader), $(date -u +%Y-%m-%d)"
+echo "# $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | head -1), $(date -u +%Y-%m-%d)"
 UR_ADAPTERS_FORCE_LOAD=$built/libur_adapter_cuda.so.0 "$work/peers" "${what[@]}"

@@ -153,7 +153,9 @@ struct Identity {
 /// `VkDeviceQueueCreateInfo`.
 #[repr(C)]
 struct QueueInfo {
-    link: Link,
+    kind: u32,
+    next: *const c_void,
+    flags: u32,
     family: u32,
     count: u32,
     priorities: *const f32,
@@ -162,7 +164,9 @@ struct QueueInfo {
 /// `VkDeviceCreateInfo`.
 #[repr(C)]
 struct DeviceInfo {
-    link: Link,
+    kind: u32,
+    next: *const c_void,
+    flags: u32,
     queues: u32,
     queue_infos: *const QueueInfo,
     layers: u32,
@@ -171,6 +175,19 @@ struct DeviceInfo {
     extension_names: *const *const c_char,
     features: *const c_void,
 }
+
+// Offsets of the specification on 64-bit machines. A struct that holds `Link` has padding behind it, so that a number
+// cannot follow.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(InstanceInfo, application) == 24 && size_of::<InstanceInfo>() == 64);
+    assert!(offset_of!(QueueInfo, family) == 20 && offset_of!(QueueInfo, count) == 24);
+    assert!(offset_of!(QueueInfo, priorities) == 32 && size_of::<QueueInfo>() == 40);
+    assert!(offset_of!(DeviceInfo, queues) == 20 && offset_of!(DeviceInfo, queue_infos) == 24);
+    assert!(offset_of!(DeviceInfo, extensions) == 48 && size_of::<DeviceInfo>() == 72);
+    assert!(size_of::<Link>() == 24 && size_of::<Timeline>() == 32);
+    assert!(size_of::<DescriptorInfo>() == 32 && size_of::<SignalInfo>() == 32);
+};
 
 /// `VkSemaphoreTypeCreateInfo`.
 #[repr(C)]
@@ -308,22 +325,18 @@ impl Vulkan {
         };
         let priority = 1.0_f32;
         let queue = QueueInfo {
-            link: Link {
-                kind: 2,
-                next: null(),
-                flags: 0,
-            },
+            kind: 2,
+            next: null(),
+            flags: 0,
             family: 0,
             count: 1,
             priorities: &priority,
         };
         let extension = c"VK_KHR_external_semaphore_fd".as_ptr();
         let what = DeviceInfo {
-            link: Link {
-                kind: 3,
-                next: (&raw const feature).cast(),
-                flags: 0,
-            },
+            kind: 3,
+            next: (&raw const feature).cast(),
+            flags: 0,
             queues: 1,
             queue_infos: &queue,
             layers: 0,
