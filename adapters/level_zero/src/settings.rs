@@ -35,6 +35,7 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (SERIALIZE, Honoured, "2: each command is waited for; 1, submissions one by one, always holds for a lane"),
     (IN_ORDER_LISTS, Honoured, "0: barriers keep the order, and not the driver"),
     (COUNTER_EVENTS, Honoured, "0: markers are events of pools"),
+    (NO_EVENT_CACHE, Honoured, "1: a queue takes each marker from its context, and keeps none of its own"),
     (DISABLE_ALLOCATOR, Honoured, "1: default pools release free memory"),
     (LEAKS_DEBUG, Honoured, "1: objects that are alive after the adapter's last release are written to stderr"),
     (FORCE_BATCHED, Honoured, "1: each queue batches its commands"),
@@ -58,6 +59,7 @@ const NO_COPY_OFFLOAD: &str = "UR_L0_V2_FORCE_DISABLE_COPY_OFFLOAD";
 const SERIALIZE: &str = "UR_L0_SERIALIZE";
 const IN_ORDER_LISTS: &str = "UR_L0_USE_DRIVER_INORDER_LISTS";
 const COUNTER_EVENTS: &str = "UR_L0_USE_DRIVER_COUNTER_BASED_EVENTS";
+const NO_EVENT_CACHE: &str = "UR_L0_DISABLE_EVENTS_CACHING";
 const DISABLE_ALLOCATOR: &str = "UR_L0_DISABLE_USM_ALLOCATOR";
 const LEAKS_DEBUG: &str = "UR_L0_LEAKS_DEBUG";
 const FORCE_BATCHED: &str = "UR_L0_V2_FORCE_BATCHED";
@@ -111,6 +113,8 @@ pub struct Settings {
     pub in_order_lists: bool,
     /// Whether markers are counter-based events.
     pub counter_based_events: bool,
+    /// Whether a lane gives its own markers out again.
+    pub caches_events: bool,
     /// Whether default pools keep free memory.
     pub pools_keep: bool,
     /// Which queues batch their commands.
@@ -148,6 +152,7 @@ impl Settings {
             synchronous: serialize & 2 != 0,
             in_order_lists: flag(IN_ORDER_LISTS, true),
             counter_based_events: flag(COUNTER_EVENTS, true),
+            caches_events: !flag(NO_EVENT_CACHE, false),
             pools_keep: !flag(DISABLE_ALLOCATOR, false),
             batching: match flag(FORCE_BATCHED, false) {
                 true => Batching::All,
@@ -247,6 +252,7 @@ mod tests {
             (SERIALIZE, "2"),
             (IN_ORDER_LISTS, "0"),
             (COUNTER_EVENTS, "0"),
+            (NO_EVENT_CACHE, "1"),
             (DISABLE_ALLOCATOR, "1"),
             (LEAKS_DEBUG, "1"),
             (FORCE_BATCHED, "1"),

@@ -314,6 +314,10 @@ impl<D: Driver> Engine<D> {
     /// As [`Engine::wait`], before something is released that the commands use: a call of the driver that fails is no
     /// reason to release it. Ends early only if the driver refuses both to wait and to tell.
     pub(crate) fn wait_to_release(&self, frontier: &Frontier) {
+        if self.check().is_err() {
+            // Nothing ends in a forked child.
+            return;
+        }
         for point in frontier.points().filter(|point| !point.is_done()) {
             let ended = match self.mark_anyway(point) {
                 Ok(None) => Ok(()),

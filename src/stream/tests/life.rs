@@ -152,3 +152,27 @@ fn devices_and_pools_of_elsewhere_are_refused() {
     let made = Context::alloc_now(&fixture.context, Kind::Device, device, None, None, 8);
     assert_eq!(code(made), Some(UR_RESULT_ERROR_INVALID_DEVICE));
 }
+
+/// In a forked child nothing ends: a queue with a pending command is released without a wait.
+#[test]
+fn a_child_of_a_fork_waits_for_no_command() {
+    let fixture = Fixture::<Polled>::new();
+    let queue = fixture.in_order();
+    launch_only(&queue, 1, &[]);
+    // SAFETY: the child calls what is under test and leaves without running destructors.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a wait without end ends the child.
+        unsafe { libc::alarm(10) };
+        drop(queue);
+        let waited = !fixture.driver.ran().is_empty();
+        // SAFETY: ends the child here.
+        unsafe { libc::_exit(i32::from(waited)) };
+    }
+    let mut status = -1;
+    // SAFETY: the child is ours.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child has waited");
+    assert_eq!(queue.finish_here(), Ok(()));
+    assert_eq!(fixture.driver.ran(), [1]);
+}

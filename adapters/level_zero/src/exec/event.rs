@@ -322,9 +322,9 @@ impl Markers {
         Some(Arc::clone(oldest))
     }
 
-    /// Keeps a new marker. One of a pool must be reset before it is used again.
+    /// Keeps a new marker, unless the user's settings forbid it. One of a pool must be reset before it is used again.
     pub fn keep(&mut self, marker: &Arc<Event>) {
-        if marker.is_counter_based && self.0.len() < KEPT {
+        if marker.is_counter_based && self.0.len() < KEPT && Settings::get().caches_events {
             self.0.push_back(Arc::clone(marker));
         }
     }

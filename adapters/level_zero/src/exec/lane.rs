@@ -44,8 +44,6 @@ pub struct Stream {
     waits: Mutex<Waits, { rank::LEAF }>,
     /// Whether the list was given a wait after its last marker. Changed by the submitter alone.
     ends_with_wait: AtomicBool,
-    /// Whether `waits` ever kept an event. Set by the submitter.
-    has_waits: AtomicBool,
     markers: Mutex<Markers, { rank::LEAF }>,
     /// Of a queue that batches its commands.
     batch: Option<Batch>,
@@ -132,7 +130,6 @@ impl Lane {
                 chained,
                 waits: Mutex::default(),
                 ends_with_wait: AtomicBool::new(false),
-                has_waits: AtomicBool::new(false),
                 markers: Mutex::default(),
                 batch,
                 deferred: Deferred::default(),
@@ -332,10 +329,8 @@ impl Stream {
         // No barrier follows: nothing may be left of a list that is destroyed once its last marker is complete.
         signal(&self.list, event)?;
         self.ends_with_wait.store(false, Ordering::Relaxed);
-        if self.has_waits.load(Ordering::Relaxed) {
-            let passed = self.waits.lock().mark(event);
-            drop(passed);
-        }
+        let passed = self.waits.lock().mark(event);
+        drop(passed);
         Ok(())
     }
 }
@@ -411,11 +406,8 @@ impl ur::stream::Stream for Stream {
             )
         }?;
         self.list.keep_order()?;
-        if !event.is_counter_based {
-            self.has_waits.store(true, Ordering::Relaxed);
-            if self.waits.lock().keep(event) {
-                self.record()?;
-            }
+        if !event.is_counter_based && self.waits.lock().keep(event) {
+            self.record()?;
         }
         Ok(())
     }
