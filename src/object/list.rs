@@ -75,6 +75,17 @@ impl<'a, T: Body> Handles<'a, T> {
         })
     }
 
+    /// A list of live objects.
+    pub fn of(list: &'a [&'a Object<T>]) -> Self {
+        let first = list.as_ptr().cast::<*const c_void>();
+        // SAFETY: a reference is a pointer to a live object, for as long as the list.
+        let raw = unsafe { std::slice::from_raw_parts(first, list.len()) };
+        Self {
+            raw,
+            kind: PhantomData,
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.raw.len()
     }
@@ -88,7 +99,7 @@ impl<'a, T: Body> Handles<'a, T> {
     }
 
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a Object<T>> + use<'a, T> {
-        // SAFETY: `borrow` checked that each handle is a live object of this kind.
+        // SAFETY: each handle is a live object of this kind: `borrow` checked it, and `of` was given them.
         self.raw
             .iter()
             .map(|&handle| unsafe { &*handle.cast::<Object<T>>() })

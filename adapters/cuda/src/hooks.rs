@@ -2,6 +2,7 @@
 
 use std::ptr::with_exposed_provenance_mut as pointer;
 
+use ur::abi::*;
 use ur::ipc::blob::Subject;
 use ur::object::Object;
 use ur::stream::{Context, Hooked, Hooks};
@@ -38,10 +39,13 @@ impl Hooked for Cuda {
         program_create_with_il: Program::from_il,
         program_create_with_binary: Program::from_binaries,
         program_create_with_native_handle: Program::from_native,
-        program_build: Program::build_all,
-        program_compile: Program::compile_all,
-        program_link: Program::link_all,
-        program_link_exp: Program::link_for,
+        program_build: |this, program, options| {
+            program.build_all(this, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+        },
+        program_compile: |this, program, options| {
+            program.build_all(this, UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+        },
+        link_program: Program::link,
         kernel_create_with_native_handle: Program::kernel_from_native,
 
         virtual_mem_granularity_get_info: |this, device, _| state(this).page_bytes(device),

@@ -162,30 +162,11 @@ impl Program {
         ))
     }
 
-    /// `urProgramLink`: for all devices of the context.
-    pub fn link_all(
-        context: &OfContext,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, context.each_device(), programs, options)
-    }
-
-    /// `urProgramLinkExp`
-    pub fn link_for(
+    /// Links several programs to one and loads it.
+    pub fn link(
         context: &OfContext,
         devices: Handles<'_, Device>,
         _: ur_exp_program_flags_t,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, devices.iter(), programs, options)
-    }
-
-    /// Links several programs to one and loads it.
-    fn link<'a>(
-        context: &OfContext,
-        devices: impl Iterator<Item = &'a Object<Device>>,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Self>>> {
@@ -195,7 +176,7 @@ impl Program {
             program.check_context(context)?;
             metadata.join(&program.metadata);
         }
-        let parts = Parts::linked(context, devices, |device| {
+        let parts = Parts::linked(context, devices.iter(), |device| {
             let own = programs.iter();
             let own = own.filter_map(|program| program.parts.find(device));
             let images: Vec<Image> = own.map(|part| part.image.clone()).collect();
@@ -216,32 +197,15 @@ impl Program {
         Ok(hal::new::<Cuda, _>(Self { parts, metadata }))
     }
 
-    /// `urProgramBuild`: for all devices of the context.
+    /// Loads the code for all devices of the context.
     pub fn build_all(
+        &self,
         context: &OfContext,
-        own: &Object<Self>,
+        binary: ur_program_binary_type_t,
         options: Option<&CStr>,
     ) -> Result<()> {
-        own.check_context(context)?;
-        own.build(
-            context.each_device(),
-            UR_PROGRAM_BINARY_TYPE_EXECUTABLE,
-            options,
-        )
-    }
-
-    /// `urProgramCompile`: for all devices of the context.
-    pub fn compile_all(
-        context: &OfContext,
-        own: &Object<Self>,
-        options: Option<&CStr>,
-    ) -> Result<()> {
-        own.check_context(context)?;
-        own.build(
-            context.each_device(),
-            UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT,
-            options,
-        )
+        self.check_context(context)?;
+        self.build(context.each_device(), binary, options)
     }
 
     /// Loads the code for those of the devices that the program has code for.

@@ -34,8 +34,7 @@ impl Hooked for LevelZero {
         program_create_with_native_handle: Program::from_native,
         program_build: Program::build_all,
         program_compile: Program::compile_all,
-        program_link: Program::link_all,
-        program_link_exp: Program::link_for,
+        link_program: Program::link,
         program_dynamic_link_exp: Program::link_dynamically,
         kernel_create_with_native_handle: Kernel::from_native,
 

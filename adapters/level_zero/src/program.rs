@@ -303,33 +303,13 @@ impl Program {
         }))
     }
 
-    /// `urProgramLink`: for all devices of the context.
-    pub fn link_all(
-        context: &OfContext,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, context.each_device(), programs, options, NO_FLAGS)
-    }
-
-    /// `urProgramLinkExp`
-    pub fn link_for(
+    /// Links several programs to one and builds it.
+    pub fn link(
         context: &OfContext,
         devices: Handles<'_, Device>,
         flags: ur_exp_program_flags_t,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, devices.iter(), programs, options, flags)
-    }
-
-    /// Links several programs to one and builds it.
-    fn link<'a>(
-        context: &OfContext,
-        devices: impl Iterator<Item = &'a Object<Device>>,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-        flags: ur_exp_program_flags_t,
     ) -> Result<Arc<Object<Self>>> {
         let options = options.unwrap_or_default();
         let symbols = Symbols::of(flags, UR_RESULT_ERROR_PROGRAM_LINK_FAILURE);
@@ -338,7 +318,7 @@ impl Program {
             program.check_context(context)?;
             metadata.join(&program.metadata);
         }
-        let parts = Parts::linked(context, devices, |device| {
+        let parts = Parts::linked(context, devices.iter(), |device| {
             let own = programs.iter();
             let own = own.filter_map(|program| program.parts.find(device));
             let inputs: Vec<Input> = own.flat_map(|part| part.state().inputs.clone()).collect();

@@ -2,6 +2,7 @@
 
 use std::ptr::with_exposed_provenance_mut as pointer;
 
+use ur::abi::*;
 use ur::object::Object;
 use ur::stream::{Context, Hooked, Hooks};
 
@@ -20,10 +21,13 @@ impl Hooked for Cpu {
 
         program_create_with_il: Program::from_il,
         program_create_with_binary: Program::from_binaries,
-        program_build: Program::build_all,
-        program_compile: Program::compile_all,
-        program_link: Program::link_all,
-        program_link_exp: Program::link_for,
+        program_build: |this, program, options| {
+            program.build_all(this, UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
+        },
+        program_compile: |this, program, options| {
+            program.build_all(this, UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT, options)
+        },
+        link_program: Program::link,
         program_dynamic_link_exp: Program::link_dynamically,
 
         virtual_mem_granularity_get_info: |_, _, _| Ok(granularity()),

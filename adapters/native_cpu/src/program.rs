@@ -129,26 +129,6 @@ impl Program {
         Err(Error::new(UR_RESULT_ERROR_COMPILER_NOT_AVAILABLE))
     }
 
-    /// `urProgramLink`: for all devices of the context.
-    pub fn link_all(
-        context: &Object<Context<Cpu>>,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, context.each_device(), programs, options)
-    }
-
-    /// `urProgramLinkExp`
-    pub fn link_for(
-        context: &Object<Context<Cpu>>,
-        devices: Handles<'_, Device>,
-        _: ur_exp_program_flags_t,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, devices.iter(), programs, options)
-    }
-
     /// `urProgramDynamicLinkExp`. Checks the programs only: the system's linker resolves symbols when it loads a shared
     /// object.
     pub fn link_dynamically(
@@ -161,9 +141,10 @@ impl Program {
     }
 
     /// A program with the code of all given programs.
-    fn link<'a>(
+    pub fn link(
         context: &Object<Context<Cpu>>,
-        devices: impl Iterator<Item = &'a Object<Device>>,
+        devices: Handles<'_, Device>,
+        _: ur_exp_program_flags_t,
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Self>>> {
@@ -173,7 +154,7 @@ impl Program {
             metadata.join(&program.metadata);
         }
         let mut parts = Vec::new();
-        for device in devices {
+        for device in devices.iter() {
             context.check_device(device)?;
             let images = programs.iter().filter_map(|program| program.part(device));
             let images = images
@@ -190,24 +171,14 @@ impl Program {
         Ok(linked)
     }
 
-    /// `urProgramBuild`: for all devices of the context.
+    /// For all devices of the context.
     pub fn build_all(
+        &self,
         context: &Object<Context<Cpu>>,
-        own: &Object<Self>,
+        binary: ur_program_binary_type_t,
         options: Option<&CStr>,
     ) -> Result<()> {
-        let binary = UR_PROGRAM_BINARY_TYPE_EXECUTABLE;
-        own.build(context, context.each_device(), binary, options)
-    }
-
-    /// `urProgramCompile`: for all devices of the context.
-    pub fn compile_all(
-        context: &Object<Context<Cpu>>,
-        own: &Object<Self>,
-        options: Option<&CStr>,
-    ) -> Result<()> {
-        let binary = UR_PROGRAM_BINARY_TYPE_COMPILED_OBJECT;
-        own.build(context, context.each_device(), binary, options)
+        self.build(context, context.each_device(), binary, options)
     }
 
     fn build<'a>(

@@ -188,30 +188,10 @@ impl Program {
         check(code, "clCompileProgram")
     }
 
-    /// `urProgramLink`: for all devices of the context.
-    pub fn link_all(
-        context: &OfContext,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        let devices: Vec<_> = context.each_device().map(|device| device.raw()).collect();
-        Self::link(context, &devices, programs, options)
-    }
-
-    /// `urProgramLinkExp`
-    pub fn link_for(
+    pub fn link(
         context: &OfContext,
         devices: Handles<'_, Device>,
         _: ur_exp_program_flags_t,
-        programs: Handles<'_, Program>,
-        options: Option<&CStr>,
-    ) -> Result<Arc<Object<Self>>> {
-        Self::link(context, &ids(devices), programs, options)
-    }
-
-    fn link(
-        context: &OfContext,
-        devices: &[cl_device_id],
         programs: Handles<'_, Program>,
         options: Option<&CStr>,
     ) -> Result<Arc<Object<Self>>> {
@@ -219,7 +199,8 @@ impl Program {
             program.check_context(context)?;
         }
         let native = &context.domain().state().context;
-        let (count, list) = counted(devices);
+        let devices = ids(devices);
+        let (count, list) = counted(&devices);
         let inputs: Vec<cl_program> = programs
             .iter()
             .map(|program| program.program.raw())

@@ -398,9 +398,6 @@ macro_rules! context_hooks {
                 fn program_build(program: &Object<B::Program>, options: Option<&CStr>) -> ();
                 /// `urProgramCompile`
                 fn program_compile(program: &Object<B::Program>, options: Option<&CStr>) -> ();
-                /// `urProgramLink`
-                fn program_link(programs: Handles<'_, B::Program>,
-                    options: Option<&CStr>) -> Arc<Object<B::Program>>;
                 /// `urProgramCreateWithNativeHandle`
                 fn program_create_with_native_handle(native_program: ur_native_handle_t,
                     properties: Option<&ur_program_native_properties_t>) -> Arc<Object<B::Program>>;
@@ -501,9 +498,6 @@ macro_rules! context_hooks {
                 fn memory_export_export_memory_handle_exp(device: &Object<B::Device>,
                     handle_type_to_export: ur_exp_external_mem_type_t, mem: *mut c_void,
                     mem_handle_ret: *mut c_void) -> ();
-                /// `urProgramLinkExp`
-                fn program_link_exp(devices: Handles<'_, B::Device>, flags: ur_exp_program_flags_t,
-                    programs: Handles<'_, B::Program>, options: Option<&CStr>) -> Arc<Object<B::Program>>;
             }
         }
     };

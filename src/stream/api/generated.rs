@@ -82,6 +82,9 @@ macro_rules! named_hooks {
                     flags: ur_virtual_mem_access_flags_t) -> ();
                 /// `urVirtualMemGetInfo`
                 fn virtual_mem_get_info(start: *const c_void, size: usize) -> ur_virtual_mem_access_flags_t;
+                /// `urProgramLink`
+                fn link_program(devices: Handles<'_, B::Device>, flags: ur_exp_program_flags_t,
+                    programs: Handles<'_, B::Program>, options: Option<&CStr>) -> Arc<Object<B::Program>>;
                 /// `urEventCreateWithNativeHandle`
                 fn event_create_with_native_handle(native_event: ur_native_handle_t,
                     properties: Option<&ur_event_native_properties_t>) -> Arc<Object<B::Event>>;
@@ -881,6 +884,15 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
             }
         }
     }
+    fn program_link(
+        this: &Object<Self>,
+        programs: Handles<'_, B::Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<B::Program>>> {
+        let all: Vec<_> = this.each_device().collect();
+        let (devices, flags) = (Handles::of(&all), ur_exp_program_flags_t(0));
+        (B::HOOKS.link_program)(this, devices, flags, programs, options)
+    }
     fn queue_create(
         this: &Object<Self>,
         device: &Object<B::Device>,
@@ -999,6 +1011,15 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
     ) -> Result<ur_bool_t> {
         let role = ImageRole::of(image_mem_handle_type, false);
         Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
+    }
+    fn program_link_exp(
+        this: &Object<Self>,
+        devices: Handles<'_, B::Device>,
+        flags: ur_exp_program_flags_t,
+        programs: Handles<'_, B::Program>,
+        options: Option<&CStr>,
+    ) -> Result<Arc<Object<B::Program>>> {
+        (B::HOOKS.link_program)(this, devices, flags, programs, options)
     }
     fn usm_context_memcpy_exp(
         this: &Object<Self>,

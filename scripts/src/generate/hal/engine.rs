@@ -166,7 +166,7 @@ const BARRIER: &str =
     "Self::join_events(this, UR_COMMAND_EVENTS_WAIT_WITH_BARRIER, event_wait_list, event, true)";
 
 #[rustfmt::skip]
-const CONTEXT: [(&str, How); 34] = [
+const CONTEXT: [(&str, How); 36] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
@@ -218,6 +218,12 @@ const CONTEXT: [(&str, How); 34] = [
         match prop_name {
             VirtualMemInfo::AccessMode => out.value(HOOK?),
         }")),
+    // `urProgramLink` is for all devices of the context.
+    ("program_link", SharedPart("link_program", LINK_PROGRAM, "Arc<Object<B::Program>>", "
+        let all: Vec<_> = this.each_device().collect();
+        let (devices, flags) = (Handles::of(&all), ur_exp_program_flags_t(0));
+        HOOK")),
+    ("program_link_exp", SharedPart("link_program", LINK_PROGRAM, "Arc<Object<B::Program>>", "HOOK")),
     ("bindless_images_unsampled_image_handle_destroy_exp", SharedPart("destroy_image", "device, image, is_sampled: bool", "()", "
         let is_sampled = false;
         HOOK")),
@@ -241,6 +247,8 @@ const CONTEXT: [(&str, How); 34] = [
         }")),
 ];
 
+const LINK_PROGRAM: &str =
+    "devices: Handles<'_, B::Device>, flags: ur_exp_program_flags_t, programs, options";
 const HAS_IMAGE: &str = "device, image_format, image_desc, role: ImageRole";
 
 #[rustfmt::skip]
@@ -440,6 +448,15 @@ pub(crate) use named_hooks;\n\n{}",
     Ok((file, alike))
 }
 
+/// Finds the commas between parameters, which are those outside of a type's arguments.
+fn outer_comma() -> impl FnMut(char) -> bool {
+    let mut depth = 0;
+    move |letter| {
+        depth += i32::from(letter == '<') - i32::from(letter == '>');
+        letter == ',' && depth == 0
+    }
+}
+
 /// A list's rows of one object.
 fn group(object: &str, rows: &str) -> String {
     format!("            {object} {{\n{rows}            }}\n")
@@ -539,7 +556,10 @@ impl Signature {
         };
         Ok(Self {
             has_this: self.has_this,
-            params: names.split(',').map(find).collect::<Result<_>>()?,
+            params: names
+                .split(outer_comma())
+                .map(find)
+                .collect::<Result<_>>()?,
             result: result.to_owned(),
         })
     }
