@@ -27,6 +27,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeCommandListIsGraphCaptureEnabledExt", "a list is then none that is captured"),
     ("zeKernelSuggestGroupSize", "it is asked again where a launch is checked in full"),
     ("zeCommandListClose", "recorded commands are then submitted one by one"),
+    ("zeCommandListReset", "a batch then takes a new list"),
     ("zeCommandListCreate", "recorded commands are then submitted one by one"),
     ("zeKernelSetArgumentValue", "a recorded launch is then submitted alone"),
     ("zeKernelSetGroupSize", "a recorded launch is then submitted alone"),

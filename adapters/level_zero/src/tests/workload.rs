@@ -1322,8 +1322,13 @@ fn in_batches(steps: &mut Steps, place: &Place) {
                 Enqueue.pfnUSMFill(batched, to, 1, from.cast(), bytes, 0, null(), none)
             );
         }
-        if part == 1 {
-            step!(steps, Queue.pfnFlush(batched));
+        match part {
+            1 => {
+                step!(steps, Queue.pfnFlush(batched));
+            }
+            // The next batch takes the list of a complete one.
+            2 => finish(steps, &[batched]),
+            _ => {}
         }
     }
     finish(steps, &[batched]);
