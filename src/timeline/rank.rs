@@ -62,6 +62,8 @@ ranks! {
     CACHE,
     /// A replay plan.
     REPLAY_PLAN,
+    /// The memory of a native context that other devices reach. The driver is called under it.
+    RESIDENCY,
     /// A lock under which no other is taken.
     LEAF,
 }

@@ -9,8 +9,9 @@ use ur::stream::Devices;
 use crate::LevelZero;
 use crate::bindless::Bindless;
 use crate::device::Device;
-use crate::exec::Events;
+use crate::exec::{Events, Residency};
 use crate::lz::*;
+use crate::platform::Platform;
 use crate::sampler::Known;
 use crate::sharing::Shared;
 use crate::virtual_mem::AddressSpace;
@@ -32,27 +33,32 @@ pub struct NativeContext {
     own: bool,
     pub events: Events,
     pub samplers: Known,
+    pub residency: Residency,
 }
 
 impl State {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
-        let (api, driver) = driver_of(devices)?;
-        Ok(Self::new(NativeContext::create(api, driver)?))
+        let platform = platform_of(devices)?;
+        let native = NativeContext::create(platform.api(), platform.raw())?;
+        Ok(Self::new(platform, native))
     }
 
     /// A foreign context of these devices; `own` if this destroys it.
     pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
-        let (api, _) = driver_of(devices)?;
+        let platform = platform_of(devices)?;
         let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
-        Ok(Self::new(NativeContext::new(api, raw, own)))
+        let native = NativeContext::new(platform.api(), raw, own);
+        Ok(Self::new(platform, native))
     }
 
-    fn new(native: NativeContext) -> Self {
+    fn new(platform: &Platform, native: NativeContext) -> Self {
+        let native = Arc::new(native);
+        platform.add_context(&native);
         Self {
             bindless: Bindless::default(),
             shared: Shared::default(),
             space: AddressSpace::default(),
-            native: Arc::new(native),
+            native,
         }
     }
 }
@@ -73,19 +79,20 @@ impl NativeContext {
             own,
             events: Events::default(),
             samplers: Known::default(),
+            residency: Residency::default(),
         }
     }
 }
 
-/// The driver of devices. `INVALID_DEVICE` for devices of several.
-fn driver_of(devices: Handles<'_, Device>) -> Result<(&'static Api, ze_driver_handle_t)> {
+/// The platform of devices. `INVALID_DEVICE` for devices of several.
+fn platform_of<'a>(devices: Handles<'a, Device>) -> Result<&'a Platform> {
     let mut all = devices.iter();
     let none = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
     let first = all.next().ok_or(none)?;
     let driver = first.platform().raw();
     let alike = all.all(|device| device.platform().raw() == driver);
     ensure(alike, UR_RESULT_ERROR_INVALID_DEVICE)?;
-    Ok((first.api(), driver))
+    Ok(first.platform())
 }
 
 impl Drop for NativeContext {

@@ -23,6 +23,7 @@ use crate::LevelZero;
 use crate::adapter::engine;
 use crate::bindless;
 use crate::context::{NativeContext, State};
+use crate::exec;
 use crate::lz::{self, *};
 use crate::platform::Platform;
 use crate::program::Program;
@@ -47,8 +48,8 @@ pub struct Device {
     system: OnceLock<Option<System>>,
     /// When [`Device::check_status_sometimes`] asked last.
     status_asked: AtomicU64,
-    /// The devices whose memory the user opened to this one.
-    peers: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
+    /// The devices that the user opened this one's memory to.
+    accessors: Mutex<HashSet<ze_device_handle_t>, { rank::LEAF }>,
 }
 
 impl Device {
@@ -73,7 +74,7 @@ impl Device {
             virtual_memory: OnceLock::new(),
             system: OnceLock::new(),
             status_asked: AtomicU64::new(0),
-            peers: Mutex::default(),
+            accessors: Mutex::default(),
         };
         Ok(Object::immortal(LevelZero::table(), device))
     }
@@ -263,6 +264,32 @@ impl Device {
         Ok(free.min(self.facts.memory_bytes()))
     }
 
+    /// The devices that the user opened this one's memory to, a tile's its card's too.
+    pub fn accessors(&self) -> Vec<ze_device_handle_t> {
+        let mut all = self.accessors.lock().clone();
+        if let Some(card) = &self.parent {
+            all.extend(&*card.accessors.lock());
+        }
+        all.into_iter().collect()
+    }
+
+    /// Takes back that this device reaches a peer's memory. Returns whether it did.
+    fn close_peer(&self, peer: &Self) -> bool {
+        let was_open = peer.accessors.lock().remove(&self.raw);
+        if was_open {
+            for context in peer.platform.contexts() {
+                exec::close_memory(&context, peer, self.raw);
+            }
+        }
+        was_open
+    }
+
+    /// Whether this is the other device, or a tile of it.
+    pub fn is_part_of(&self, other: &Self) -> bool {
+        let is_other = |one: &Self| one.raw == other.raw;
+        is_other(self) || self.parent.as_ref().is_some_and(|card| is_other(card))
+    }
+
     /// Whether the device can access a peer's memory.
     pub fn reaches(&self, peer: &Self) -> Result<bool> {
         let mut access = 0;
@@ -416,18 +443,23 @@ impl hal::Device<LevelZero> for Device {
         Ok(std::ptr::with_exposed_provenance_mut(address))
     }
 
-    /// The driver opens access when memory is used. So it is checked here whether the device can.
     fn usm_p2p_enable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
         ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
         ensure(this.reaches(peer)?, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        let before = this.peers.lock().insert(peer.raw);
-        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+        let is_new = peer.accessors.lock().insert(this.raw);
+        ensure(is_new, UR_RESULT_ERROR_INVALID_OPERATION)?;
+        let mut contexts = peer.platform.contexts().into_iter();
+        let opened = contexts.try_for_each(|context| exec::open_memory(&context, peer, this.raw));
+        if opened.is_err() {
+            this.close_peer(peer);
+        }
+        opened
     }
 
     fn usm_p2p_disable_peer_access_exp(this: &Object<Self>, peer: &Object<Self>) -> Result<()> {
         ensure(this.raw != peer.raw, UR_RESULT_ERROR_INVALID_DEVICE)?;
-        let before = this.peers.lock().remove(&peer.raw);
-        ensure(before, UR_RESULT_ERROR_INVALID_OPERATION)
+        let was_open = this.close_peer(peer);
+        ensure(was_open, UR_RESULT_ERROR_INVALID_OPERATION)
     }
 
     fn usm_p2p_peer_access_get_info_exp(

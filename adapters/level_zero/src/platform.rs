@@ -1,15 +1,18 @@
 //! A platform: one driver, and its devices.
 
 use std::ffi::{CStr, c_char};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use ur::abi::*;
 use ur::hal::answers::list_devices;
 use ur::hal::{self, Exported, PlatformInfo};
 use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::adapter::roots;
+use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::{self, *};
 
@@ -24,6 +27,8 @@ pub struct Platform {
     pub ipc: ze_ipc_property_flags_t,
     /// The cards of devices that are tiles.
     composites: OnceLock<Vec<Arc<Object<Device>>>>,
+    /// The contexts of its devices.
+    contexts: Mutex<Vec<Weak<NativeContext>>, { rank::LEAF }>,
     /// The functions that make host memory known; none where the driver has none.
     pub imports: Option<Imports>,
 }
@@ -97,8 +102,21 @@ impl Platform {
             devices: OnceLock::new(),
             ipc: if shares.is_ok() { ipc.flags } else { 0 },
             composites: OnceLock::new(),
+            contexts: Mutex::default(),
             imports: Imports::find(api, raw),
         })
+    }
+
+    pub fn add_context(&self, context: &Arc<NativeContext>) {
+        let mut all = self.contexts.lock();
+        all.retain(|one| one.strong_count() > 0);
+        all.push(Arc::downgrade(context));
+    }
+
+    /// The contexts that are alive.
+    pub fn contexts(&self) -> Vec<Arc<NativeContext>> {
+        let all = self.contexts.lock();
+        all.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub fn api(&self) -> &'static Api {

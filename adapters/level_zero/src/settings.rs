@@ -43,7 +43,7 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (BATCH_SIZE, Honoured, "commands of a batch"),
     (DEBUG, Honoured, "4: the same; 1 and 2 are UR_LOG_LEVEL_ZERO's and the layers'"),
     ("UR_L0_USM_ALLOCATOR_TRACE", Fixed, "UR_POOL_TRACE writes the pools' decisions"),
-    ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device alone"),
+    ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device and on those that it is opened to"),
     ("SYCL_USM_HOSTPTR_IMPORT", Fixed, "host memory of a buffer is copied"),
     ("UR_L0_USM_ALLOCATOR", Missing, "sizes of the pools"),
     ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", Missing, "compute slices as parts of devices"),

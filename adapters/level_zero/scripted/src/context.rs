@@ -1,13 +1,14 @@
 //! Contexts, and what has no effect where all memory is resident.
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use ze::*;
 
 use crate::entry::{Answer, array, given, put};
-use crate::object::Objects;
-use crate::{device, driver, script};
+use crate::object::{Objects, hold};
+use crate::{device, driver, memory, script};
 
 pub struct Context;
 
@@ -33,6 +34,14 @@ pub fn check(context: ze_context_handle_t) -> Answer {
 pub fn check_both(context: ze_context_handle_t, device: ze_device_handle_t) -> Answer {
     check(context)?;
     device::index(device).map(drop)
+}
+
+/// What callers made resident: contexts, devices and starts.
+static RESIDENT: Mutex<BTreeSet<(usize, usize, usize)>> = Mutex::new(BTreeSet::new());
+
+/// Called when memory is freed.
+pub fn freed(start: usize) {
+    hold(&RESIDENT).retain(|(.., own)| *own != start);
 }
 
 entries! {
@@ -76,15 +85,22 @@ entries! {
     ) {
         check_both(context, device)?;
         given(start.cast::<u8>().cast_const()).map(drop)?;
-        match size {
-            0 => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
-            _ => Ok(()),
+        let start = start.addr();
+        let whole = memory::range_of(start).filter(|own| own.start == start && own.bytes >= size);
+        if size == 0 || whole.is_none() {
+            return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
         }
+        hold(&RESIDENT).insert((context.0.addr(), device.0.addr(), start));
+        Ok(())
     }
 
     fn zeContextEvictMemory(
-        context: ze_context_handle_t, device: ze_device_handle_t, _start: *mut c_void, _size: usize,
+        context: ze_context_handle_t, device: ze_device_handle_t, start: *mut c_void, _size: usize,
     ) {
-        check_both(context, device)
+        check_both(context, device)?;
+        if !hold(&RESIDENT).remove(&(context.0.addr(), device.0.addr(), start.addr())) {
+            script::broken("memory is evicted that is not resident".into());
+        }
+        Ok(())
     }
 }

@@ -291,6 +291,7 @@ fn free(start: *mut c_void) -> Answer {
         // The test ends with this message, and not by the command's access.
         return Ok(());
     }
+    context::freed(start.addr());
     if let Place::Heap(layout) = own.place {
         // SAFETY: it was allocated so, and is not in the table any more.
         unsafe { std::alloc::dealloc(start.cast(), layout) };

@@ -148,7 +148,7 @@ impl ExternalMem {
 /// Imports the memory behind a descriptor, all of it. Returns its address.
 fn map(
     context: &NativeContext,
-    device: &Device,
+    device: &Object<Device>,
     mut import: ze_external_memory_import_fd_t,
     bytes: usize,
 ) -> Result<usize> {
@@ -161,7 +161,9 @@ fn map(
             zeMemAllocDevice(context.raw, &desc, bytes, 0, device.raw(), &mut start)
         )
     }?;
-    Ok(start.expose_provenance())
+    let start = start.expose_provenance();
+    exec::add_memory(context, device, start, bytes).inspect_err(|_| exec::free(context, start))?;
+    Ok(start)
 }
 
 /// A mapping of imported memory: the address of the whole.

@@ -8,6 +8,7 @@ use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Kind, Work};
 
 use super::list::List;
+use super::residency;
 use crate::LevelZero;
 use crate::context::NativeContext;
 use crate::device::Device;
@@ -35,7 +36,7 @@ pub fn max_slab(device: &Device) -> usize {
 /// Allocates memory of a kind. `device` is that of device and shared memory.
 pub fn alloc(
     context: &NativeContext,
-    device: &Device,
+    device: &Object<Device>,
     kind: Kind,
     bytes: usize,
     align: usize,
@@ -90,7 +91,11 @@ pub fn alloc(
         }
     };
     check(code, name).map_err(|error| exhausted(error, kind))?;
-    Ok(start.expose_provenance())
+    let start = start.expose_provenance();
+    if kind == Kind::Device {
+        residency::add(context, device, start, bytes).inspect_err(|_| free(context, start))?;
+    }
+    Ok(start)
 }
 
 /// A size beyond the limit is a lack of memory to the caller.
@@ -109,6 +114,7 @@ pub fn free(context: &NativeContext, start: usize) {
     if context.api.is_torn_down() {
         return;
     }
+    residency::remove(context, start);
     let start = std::ptr::with_exposed_provenance_mut(start);
     // SAFETY: memory of [`alloc`] in this context, freed once.
     let freed = unsafe { call!(context.api, zeMemFree(context.raw, start)) };

@@ -14,6 +14,7 @@ mod list;
 mod memory;
 mod mutable;
 mod point;
+mod residency;
 mod ring;
 #[cfg(test)]
 mod tests;
@@ -31,5 +32,9 @@ pub use memory::{
     alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, run_now, zero,
 };
 pub use point::{Marker, Signal, host_point};
+pub use residency::{
+    Residency, add as add_memory, close as close_memory, open as open_memory,
+    remove as remove_memory,
+};
 pub use ring::{Ring, descriptor_of, set_descriptor};
 pub use work::{Native, append_plain};

@@ -106,6 +106,8 @@ ur::dl::symbols! {
             zeImageGetProperties: pfn::zeImageGetProperties,
             zeImageGetMemoryPropertiesExp: pfn::zeImageGetMemoryPropertiesExp,
             zeContextMakeImageResident: pfn::zeContextMakeImageResident,
+            zeContextMakeMemoryResident: pfn::zeContextMakeMemoryResident,
+            zeContextEvictMemory: pfn::zeContextEvictMemory,
             zeCommandListAppendImageCopyRegion: pfn::zeCommandListAppendImageCopyRegion,
             zeCommandListAppendImageCopyToMemory: pfn::zeCommandListAppendImageCopyToMemory,
             zeCommandListAppendImageCopyFromMemory: pfn::zeCommandListAppendImageCopyFromMemory,

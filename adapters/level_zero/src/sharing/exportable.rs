@@ -65,6 +65,7 @@ pub fn alloc(
         device: device.raw(),
         start: addr,
     };
+    exec::add_memory(context, device, addr, size)?;
     this.add_foreign(addr, size, device)?;
     shared(this).exportable.lock().insert(addr, own);
     Ok(start)

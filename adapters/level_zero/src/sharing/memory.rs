@@ -79,7 +79,7 @@ pub(super) struct OpenedMemory {
 }
 
 impl OpenedMemory {
-    fn open(context: &Arc<NativeContext>, device: &Device, file: &OwnedFd) -> Result<Self> {
+    fn open(context: &Arc<NativeContext>, device: &Object<Device>, file: &OwnedFd) -> Result<Self> {
         let api = context.api;
         let number = file.as_raw_fd();
         let mut handle = ze_ipc_mem_handle_t::default();
@@ -102,10 +102,13 @@ impl OpenedMemory {
                 zeMemOpenIpcHandle(context.raw, device.raw(), handle, 0, &mut start)
             )
         }?;
-        Ok(Self {
+        let own = Self {
             context: Arc::clone(context),
             start: start.expose_provenance(),
-        })
+        };
+        let (whole, bytes) = exec::allocation(context, own.start)?;
+        exec::add_memory(context, device, whole, bytes)?;
+        Ok(own)
     }
 }
 
@@ -115,6 +118,7 @@ impl Drop for OpenedMemory {
         if context.api.is_torn_down() {
             return;
         }
+        exec::remove_memory(context, self.start);
         let start: *mut c_void = with_exposed_provenance_mut(self.start);
         // SAFETY: opened by this, and closed once.
         let closed = unsafe { call!(context.api, zeMemCloseIpcHandle(context.raw, start)) };

@@ -42,6 +42,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeEventHostSignal", "it is tried again"),
     ("zeEventHostSynchronize", "the engine's threads wait for what nobody asks for"),
     ("zeMemAllocDevice", "pools are trimmed, and it is tried again"),
+    ("zeContextMakeMemoryResident", "pools are trimmed, and it is tried again"),
     ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
     ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
     ("zeModuleBuildLogGetString", "a log is then empty"),
@@ -51,9 +52,11 @@ const SILENT: &[(&str, &str)] = &[
 
 /// Functions that free: what they could not free stays.
 fn frees(name: &str) -> bool {
-    ["Destroy", "Free", "Unmap", "Release", "CloseIpc", "PutIpc"]
-        .iter()
-        .any(|part| name.contains(part))
+    [
+        "Destroy", "Free", "Unmap", "Release", "Evict", "CloseIpc", "PutIpc",
+    ]
+    .iter()
+    .any(|part| name.contains(part))
 }
 
 /// What is wrong with a run in which a call failed, if anything.

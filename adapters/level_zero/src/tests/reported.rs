@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | a call to a null address at the first submission (intel/llvm 22958, 22834; pytorch 179891) | `absent`, all of it | |
 //! | a program hangs for ever once its GPU was reset (llama.cpp 24810) | `lost`, all of it | that a real reset is noticed |
-//! | the host's memory grows with the memory of several GPUs (llama.cpp 21597, 22116) | [`memory_is_made_resident_nowhere`] | what the kernel's driver does |
+//! | the host's memory grows with the memory of several GPUs (llama.cpp 21597, 22116) | [`memory_is_made_resident_nowhere`], [`opened_memory_is_resident`] | what the kernel's driver does |
 //! | copies between GPUs lose the device (llama.cpp 25286, 27198) | [`copies_between_devices_are_ordered`] | the loss is the hardware's |
 //! | allocations above 4 GiB fail (llama.cpp 17566; intel/llvm 10946; compute-runtime 627, 984) | [`large_allocations_work_where_they_are_asked_for`], [`many_allocations_exceed_the_limit_of_one`] | kernels on such memory |
 //! | out-of-order queues are slower than in-order ones (intel/llvm 19617) | [`orders_cost_the_same_calls`], [`a_command_waits_for_no_other`] | times |
@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, case, devices, ur};
+use super::faults::LOST;
 use super::workload::{self, SIZE, host, read};
 
 pub fn ok(code: ur_result_t) {
@@ -182,7 +183,8 @@ fn task(queue: ur_queue_handle_t, milliseconds: usize) -> ur_event_handle_t {
     event
 }
 
-/// The driver makes memory resident where it is used. Nothing makes it resident on other devices.
+/// The driver makes memory resident where it is used. Nothing makes it resident on other devices that it was not opened
+/// to.
 #[test]
 fn memory_is_made_resident_nowhere() {
     alone("tests::reported::memory_is_made_resident_nowhere", || {
@@ -198,6 +200,50 @@ fn memory_is_made_resident_nowhere() {
         });
         assert_eq!(calls, 0);
         own.end(&queues);
+    });
+}
+
+/// Memory of a device is resident on another one exactly while it is opened to that: what was there before, and what is
+/// allocated meanwhile.
+#[test]
+fn opened_memory_is_resident() {
+    let name = "tests::reported::opened_memory_is_resident";
+    // Pools keep no memory.
+    alone_with(name, &[("UR_L0_DISABLE_USM_ALLOCATOR", "1")], || {
+        let own = Own::new();
+        let [one, two] = own.devices[..] else {
+            panic!("two devices")
+        };
+        let (bytes, queue) = (64 << 20, own.queue(1, IN_ORDER));
+        // A pool gives free memory back when its context waits.
+        let free = |all: &[*mut c_void]| {
+            own.free(all);
+            ok(ur!(Queue.pfnFinish(queue)));
+        };
+        let before = [0, 1].map(|device| own.device_memory(device, bytes));
+        let made = |run: &dyn Fn()| own.calls("zeContextMakeMemoryResident", run);
+        let evicted = |run: &dyn Fn()| own.calls("zeContextEvictMemory", run);
+        let open = || ok(ur!(UsmP2PExp.pfnEnablePeerAccessExp(one, two)));
+        let close = || ok(ur!(UsmP2PExp.pfnDisablePeerAccessExp(one, two)));
+        let behind = std::cell::Cell::new([null_mut(); 2]);
+        assert_eq!(made(&open), 1, "the second device's memory");
+        let alloc = || behind.set([0, 1].map(|device| own.device_memory(device, bytes)));
+        assert_eq!(made(&alloc), 1, "the second device's new memory");
+        assert_eq!(evicted(&|| free(&behind.get())), 1);
+        assert_eq!(evicted(&close), 1);
+        assert_eq!(made(&alloc), 0, "closed again");
+        assert_eq!(evicted(&|| free(&behind.get())), 0);
+        // An access that the driver refuses is none, and leaves nothing behind.
+        let more = [0; 2].map(|_| own.device_memory(1, bytes));
+        own.driver
+            .fail_nth("zeContextMakeMemoryResident", 2, LOST.0);
+        let refused = ur!(UsmP2PExp.pfnEnablePeerAccessExp(one, two));
+        assert_eq!(refused, LOST.1);
+        assert_eq!(evicted(&|| free(&more)), 0);
+        assert_eq!(made(&open), 1);
+        close();
+        own.free(&before);
+        own.end(&[queue]);
     });
 }
 

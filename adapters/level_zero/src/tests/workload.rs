@@ -1346,6 +1346,7 @@ fn on_two_devices(steps: &mut Steps, place: &Place) {
     if context.is_null() {
         return;
     }
+    with_open_memory(steps, context, [first, second]);
     let one = queue(steps, context, first, ur_queue_flags_t(0));
     let two = queue(steps, context, second, ur_queue_flags_t(0));
     let flags = UR_MEM_FLAG_READ_WRITE;
@@ -1392,6 +1393,29 @@ fn on_two_devices(steps: &mut Steps, place: &Place) {
     }
     release_queues(steps, &[one, two]);
     step!(steps, Context.pfnRelease(context));
+}
+
+/// Memory of the second device that is opened to the first: what is there before, and what comes behind.
+fn with_open_memory(
+    steps: &mut Steps,
+    context: ur_context_handle_t,
+    [first, second]: [ur_device_handle_t; 2],
+) {
+    let memory = |steps: &mut Steps| {
+        let pool = null_mut();
+        make!(
+            steps,
+            USM.pfnDeviceAlloc(context, second, null(), pool, LARGE)
+        )
+    };
+    let before = memory(steps);
+    let is_open = step!(steps, UsmP2PExp.pfnEnablePeerAccessExp(first, second));
+    let behind = memory(steps);
+    free(steps, context, &[behind]);
+    if is_open {
+        step!(steps, UsmP2PExp.pfnDisablePeerAccessExp(first, second));
+    }
+    free(steps, context, &[before]);
 }
 
 /// Whether the device says that it can.
