@@ -27,6 +27,8 @@ pub const IDS: &CStr = c"ids";
 pub const THROUGH_LOCAL: &CStr = c"through_local";
 /// `mixed(u64 *out, u8 a, u16 b, u32 c, u64 d, Triple e)`: writes the sum of all its arguments.
 pub const MIXED: &CStr = c"mixed";
+/// `reach(const u64 *addresses, u32 amount)`: adds `amount` to the word at `addresses[i]`.
+pub const REACH: &CStr = c"reach";
 
 /// `texels(u32 *out, image)`, of a program of its own: `out[i]` is the word `i` of a 1D image of 32-bit channels.
 pub const TEXELS: &CStr = c"texels";
@@ -38,7 +40,7 @@ pub const PAINT: &CStr = c"paint";
 pub const SAMPLE: &CStr = c"sample";
 
 /// All kernels, in their order in a program.
-pub const ALL: [&CStr; 7] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED];
+pub const ALL: [&CStr; 8] = [IOTA, ADD, SUM, VERIFY, IDS, THROUGH_LOCAL, MIXED, REACH];
 
 /// The record that `IDS` writes for a work-item.
 #[repr(C)]

@@ -26,6 +26,7 @@ impl KernelProvider for NativeCpu {
             (c"ids@num_args", 1),
             (c"through_local@num_args", 2),
             (c"mixed@num_args", 6),
+            (c"reach@num_args", 2),
         ]
     }
 
@@ -96,6 +97,7 @@ static TABLE: [Entry; ALL.len() + 1] = [
     entry(4, ids),
     entry(5, through_local),
     entry(6, mixed),
+    entry(7, reach),
     Entry {
         name: std::ptr::null(),
         function: None,
@@ -219,5 +221,14 @@ unsafe extern "C" fn mixed(args: *const *mut c_void, state: *mut State) {
             + triple.b
             + u64::from(triple.c);
         pointer::<u64>(args, 0).add(position(state)).write(total);
+    }
+}
+
+unsafe extern "C" fn reach(args: *const *mut c_void, state: *mut State) {
+    // SAFETY: launched as `reach(const u64 *addresses, u32 amount)` with the address of a word for every work-item.
+    unsafe {
+        let address = pointer::<u64>(args, 0).add(position(state)).read();
+        let word = std::ptr::with_exposed_provenance_mut::<u32>(address as usize);
+        word.write(word.read().wrapping_add(value::<u32>(args, 1)));
     }
 }

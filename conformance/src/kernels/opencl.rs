@@ -134,6 +134,9 @@ typedef struct { uchar a; ulong b; ushort c; } triple;
 kernel void mixed(global ulong *out, uchar a, ushort b, uint c, ulong d, triple e) {
     out[position()] = a + b + c + d + e.a + e.b + e.c;
 }
+kernel void reach(global const ulong *addresses, uint amount) {
+    *(global uint *)addresses[position()] += amount;
+}
 ";
 
 /// Built-in vectors of three 64-bit numbers, in the order of the fields of `Ids`.
@@ -215,6 +218,7 @@ impl Module {
         self.ids();
         self.through_local();
         self.mixed();
+        self.reach();
         self.to.module().assemble()
     }
 
@@ -505,6 +509,21 @@ impl Module {
         let at = self.position();
         let to = self.element(global, args[0], at);
         self.store(to, total, 8);
+        self.end();
+    }
+
+    fn reach(&mut self) {
+        let global = self.global();
+        let wide = self.u64;
+        let addresses = self.pointer(StorageClass::CrossWorkgroup, wide);
+        let args = self.begin(7, &[addresses, self.u32]);
+        let at = self.position();
+        let from = self.element(addresses, args[0], at);
+        let address = self.load(wide, from, 8);
+        let word = made(self.to.convert_u_to_ptr(global, None, address));
+        let previous = self.load(self.u32, word, 4);
+        let new = made(self.to.i_add(self.u32, None, previous, args[1]));
+        self.store(word, new, 4);
         self.end();
     }
 }

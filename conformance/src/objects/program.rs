@@ -216,6 +216,16 @@ impl Kernel {
         })
     }
 
+    /// Says that the kernel uses memory that is not among its arguments.
+    #[track_caller]
+    pub fn use_any_memory(&self) -> Done {
+        let (what, yes): (_, ur_bool_t) = (UR_KERNEL_EXEC_INFO_USM_INDIRECT_ACCESS, 1);
+        let (bytes, yes) = (size_of::<ur_bool_t>(), (&raw const yes).cast());
+        self.ur
+            .urKernelSetExecInfo(self.raw, what, bytes, std::ptr::null(), yes)
+            .ok()
+    }
+
     /// Stops the test unless the adapter knows how many arguments the kernel takes.
     pub fn need_arguments(&self) -> Done {
         match self.get::<u32>(UR_KERNEL_INFO_NUM_ARGS) {

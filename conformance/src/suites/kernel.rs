@@ -1,8 +1,8 @@
 //! Kernels: creation, properties, settings and suggestions. Launches are in `launch`.
 
 use crate::fixture::Fixture;
-use crate::kernels::{ADD, ALL, IOTA};
-use crate::objects::{Arg, Context, Kernel, Kind, Program, info};
+use crate::kernels::{ADD, ALL, IOTA, REACH};
+use crate::objects::{Arg, Context, Kernel, Kind, Program, Usm, info};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::{check, check_all, check_eq};
@@ -11,7 +11,7 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     let mut tests = crate::tests!["kernel";
-        create, unknown_name, counts_references, reports_its_context_and_program, pending_launch_keeps_kernel, exec_info,
+        create, unknown_name, counts_references, reports_its_context_and_program, pending_launch_keeps_kernel, exec_info, memory_behind_pointers,
         suggested_local_size, cooperative_groups, native_handle,
     ];
     let kernel = |fixture: &Fixture| Program::new(fixture, &Context::new(fixture)?)?.kernel(IOTA);
@@ -164,6 +164,46 @@ fn exec_info(fixture: &Fixture) -> Done {
         (&raw const cache).cast(),
     )
     .ok()
+}
+
+/// A kernel that the program says to use other memory than its arguments' reaches all kinds of it by addresses in memory,
+/// allocated before the kernel and after it.
+fn memory_behind_pointers(fixture: &Fixture) -> Done {
+    const WORDS: usize = 64;
+    let context = Context::new(fixture)?;
+    let queue = context.in_order(fixture)?;
+    let program = Program::new(fixture, &context)?;
+    let each_kind = || -> Result<Vec<Usm>, Stop> {
+        let mut memory = Vec::new();
+        for kind in [Kind::Device, Kind::Host, Kind::Shared] {
+            if kind.is_there(fixture)? {
+                memory.push(context.usm(fixture, kind, 4 * WORDS)?);
+            }
+        }
+        Ok(memory)
+    };
+    let before = each_kind()?;
+    let kernel = program.kernel(REACH)?;
+    kernel.use_any_memory()?;
+    let after = each_kind()?;
+    let block = queue.alloc_current(Kind::Device, 4 * WORDS)?;
+    let usm = before.iter().chain(&after).map(|own| own.ptr);
+    let all: Vec<_> = usm.chain([block.ptr]).collect();
+    let addresses = context.usm(fixture, Kind::Device, 8 * WORDS)?;
+    for (number, start) in (1_u32..).zip(&all) {
+        queue.fill(*start, number, 4 * WORDS, &[])?;
+        let words = |at: usize| start.wrapping_byte_add(4 * at).expose_provenance() as u64;
+        let list: Vec<u64> = (0..WORDS).map(words).collect();
+        queue.write(addresses.ptr, &list)?;
+        let args = [Arg::Pointer(addresses.ptr), Arg::of(&100_u32)];
+        queue.launch(&kernel, WORDS, &args, &[])?;
+    }
+    for (number, start) in (1_u32..).zip(&all) {
+        let words = queue.read::<u32>(*start, WORDS, &[])?;
+        check_all!(words, 100 + number, "words of allocation {number}");
+    }
+    queue.free(block, &[])?;
+    queue.finish()
 }
 
 /// The suggested work-group size divides the global size and fits the device's limit.

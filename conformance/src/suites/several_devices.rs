@@ -6,7 +6,7 @@ use super::buffer_map::{map, unmap};
 use super::enqueue::{LONG, pending};
 use super::launch::counts_up;
 use crate::fixture::{Devices, Fixture, devices};
-use crate::kernels::{ADD, IOTA, PAINT, SUM, TEXELS, VERIFY};
+use crate::kernels::{ADD, IOTA, PAINT, REACH, SUM, TEXELS, VERIFY};
 use crate::objects::image::{KINDS, Part, RGBA8, axes, desc};
 use crate::objects::{Arg, Buffer, Context, Gate, Image, Kernel, Kind, Program, Queue, Usm, info};
 use crate::outcome::{Done, Stop};
@@ -28,7 +28,7 @@ pub fn all() -> Vec<Test> {
     ];
     tests.extend(crate::tests!["peer_access";
         info_of_a_pair, states, device_and_itself, commands_with_and_without, kernels_with_access,
-        asynchronous_memory_with_access, access_for_other_contexts, atomics_with_access,
+        asynchronous_memory_with_access, access_for_other_contexts, atomics_with_access, pointers_with_access,
     ]);
     tests
 }
@@ -787,6 +787,39 @@ fn kernels_with_access(fixture: &Fixture) -> Done {
     let data = two.queues[1].read::<u32>(memory[1].ptr, WORDS, &[])?;
     check!(counts_up(&data, 5), "what the kernel has written");
     Ok(())
+}
+
+/// A kernel that uses other memory than its arguments' reaches the other device's by addresses in memory while access is
+/// enabled, allocated before that or after it.
+fn pointers_with_access(fixture: &Fixture) -> Done {
+    const REACHED: usize = 64;
+    let two = linked(fixture)?;
+    let reach = two.kernels(fixture, REACH)?;
+    reach[0].use_any_memory()?;
+    let [own, other] = &two.queues;
+    let addresses = two.usm(0, Kind::Device, 8 * REACHED)?;
+    let before = two.usm(1, Kind::Device, BYTES)?;
+    with_access(fixture, two.devices, || {
+        let after = two.usm(1, Kind::Device, BYTES)?;
+        for memory in [&before, &after] {
+            other.fill(memory.ptr, 1_u32, BYTES, &[])?;
+            other.finish()?;
+            let start = memory.ptr.expose_provenance();
+            let list: Vec<u64> = (0..REACHED).map(|at| (start + 4 * at) as u64).collect();
+            own.write(addresses.ptr, &list)?;
+            let args = [Arg::Pointer(addresses.ptr), Arg::of(&2_u32)];
+            own.launch(&reach[0], REACHED, &args, &[])?;
+            own.finish()?;
+            let data = other.read::<u32>(memory.ptr, WORDS, &[])?;
+            check_all!(
+                data[..REACHED],
+                3,
+                "words that the other device's kernel has reached"
+            );
+            check_all!(data[REACHED..], 1, "the remaining words");
+        }
+        Ok(())
+    })
 }
 
 /// Asynchronous memory is accessible while access is enabled, allocated before or after.

@@ -68,3 +68,6 @@ TWICE(mixed,
       (unsigned long long *out, unsigned char a, unsigned short b, unsigned int c,
        unsigned long long d, Triple e),
       { out[position()] = a + b + c + d + e.a + e.b + e.c; })
+
+TWICE(reach, (const unsigned long long *addresses, unsigned int amount),
+      { *(unsigned int *)addresses[position()] += amount; })
