@@ -3,14 +3,16 @@
 //! The driver and Intel's adapter "v2" are in the folder of `UR_LEVEL_ZERO`, else in `target/level_zero`, where
 //! `scripts/level_zero.sh` puts them. Without them a test says that it is skipped.
 
+mod client;
 mod differences;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use differences::DIFFERENCES;
+use client::Client;
+use differences::{DIFFERENCES, PARTS};
 use serde_json::Value;
 
 /// A folder with drivers, and the libraries and programs of this build.
@@ -71,13 +73,29 @@ impl Drivers {
         command
             .arg("--loader")
             .arg(self.built.join("libur_loader.so"));
+        self.environment(&mut command, suite);
+        command
+    }
+
+    /// This program again as a client of a suite's adapter: the test `test` in that role. See `client`.
+    fn client(&self, suite: &str, product: &str, test: &str, role: &str) -> Command {
+        let mut command = Command::new(repository().join("scripts/level_zero.sh"));
+        command.arg(&self.drivers).args([suite, product]);
+        command.arg(std::env::current_exe().expect("this test has a file"));
+        command.args(["--exact", test, "--nocapture"]);
+        command.env(client::ROLE, role);
+        command.env(client::LOADER, self.built.join("libur_loader.so"));
+        self.environment(&mut command, suite);
+        command
+    }
+
+    fn environment(&self, command: &mut Command, suite: &str) {
         if suite != "v2" {
             let own = self.built.join("libur_adapter_level_zero.so");
             command.env("UR_ADAPTERS_FORCE_LOAD", own);
         }
         let forward = self.built.join("libforward_level_zero.so");
         command.env("ZE_ENABLE_ALT_DRIVERS", forward);
-        command
     }
 
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
@@ -231,6 +249,131 @@ fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
         seen.len()
     );
     for (name, reason) in DIFFERENCES {
+        println!("  {name}: {}", reason.text());
+    }
+}
+
+/// What a client writes of each device and part, by path and name.
+type Tree = BTreeMap<(String, String), String>;
+
+impl Drivers {
+    /// All devices and parts as an adapter gives them, where each device has so many compute queues.
+    fn tree(&self, suite: &str, product: &str, variables: &[(&str, &str)]) -> Tree {
+        let mut command = self.client(suite, product, SLICES, "devices");
+        let output = command.envs(variables.iter().copied()).output();
+        let output = output.expect("bash runs");
+        let [text, trace] = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{command:?}: {text}{trace}");
+        let lines = text.lines().filter_map(|line| line.strip_prefix("> "));
+        let mut tree: Tree = lines
+            .map(|line| {
+                let mut words = line.splitn(3, ' ').map(str::to_owned);
+                let mut next = || words.next().unwrap_or_default();
+                ((next(), next()), next())
+            })
+            .collect();
+        let mut path = None;
+        for line in trace.lines() {
+            match (line.strip_prefix("queue of "), line.strip_prefix("list ")) {
+                (Some(of), _) => path = Some(of.to_owned()),
+                (_, Some(list)) => {
+                    let engine = list.split_once(' ').map(|(_, engine)| engine.to_owned());
+                    if let (Some(path), Some(engine)) = (path.take(), engine) {
+                        tree.insert((path, "QUEUE".to_owned()), engine);
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+        tree
+    }
+}
+
+const SLICES: &str = "parts_are_those_of_intels_adapter_or_differ_for_a_reason";
+const TILES: [(&str, &str); 2] = [
+    ("CreateMultipleSubDevices", "2"),
+    ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"),
+];
+const COMBINED: [(&str, &str); 2] = [
+    ("CreateMultipleSubDevices", "2"),
+    ("ZE_FLAT_DEVICE_HIERARCHY", "COMBINED"),
+];
+const QUEUES: (&str, &str) = ("FORWARD_LEVEL_ZERO_COMPUTE_QUEUES", "4");
+const BY_DOMAIN: (&str, &str) = ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", "1");
+
+/// A product, its variables, and its numbers of devices, their parts, and those parts' parts.
+type PartsCase = (&'static str, Vec<(&'static str, &'static str)>, [usize; 3]);
+
+/// Cards, tiles and slices of a product without slices, of one with them, and with the variable that gives all products
+/// slices.
+#[test]
+fn parts_are_those_of_intels_adapter_or_differ_for_a_reason() {
+    if client::role().is_some() {
+        return Client::open().write_devices();
+    }
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
+        return;
+    };
+    let [one, two] = TILES;
+    let cases: [PartsCase; 7] = [
+        ("pvc", vec![QUEUES], [1, 0, 0]),
+        ("pvc", vec![one, two], [1, 2, 0]),
+        ("pvc", vec![one, two, QUEUES], [1, 2, 8]),
+        ("pvc", vec![one, two, QUEUES, BY_DOMAIN], [1, 2, 8]),
+        ("pvc", [&COMBINED[..], &[QUEUES]].concat(), [2, 0, 0]),
+        ("bmg", vec![one, two, QUEUES], [1, 2, 0]),
+        ("bmg", vec![one, two, QUEUES, BY_DOMAIN], [1, 2, 8]),
+    ];
+    let mut unexplained = Vec::new();
+    let mut seen = BTreeMap::new();
+    for (product, variables, counts) in &cases {
+        let [ours, theirs] = ["sid", "v2"].map(|suite| drivers.tree(suite, product, variables));
+        let case = format!("{product} {variables:?}");
+        let depth = |path: &str| path.matches('.').count();
+        let paths: BTreeSet<_> = ours.keys().map(|(path, _)| path.as_str()).collect();
+        let found = [0, 1, 2].map(|at| paths.iter().filter(|path| depth(path) == at).count());
+        assert_eq!(found, *counts, "{case}");
+        let differ = ours.keys().ne(theirs.keys());
+        assert!(!differ, "{case}: not the same devices or properties");
+        for ((path, name), own) in &ours {
+            let their = &theirs[&(path.clone(), name.clone())];
+            let short = name.trim_start_matches("UR_DEVICE_INFO_");
+            if short == "PLATFORM" || own == their {
+                continue;
+            }
+            let mut reasons = PARTS.iter().chain(DIFFERENCES);
+            match reasons.find(|(of, reason)| *of == short && reason.allows(own, their)) {
+                Some((of, reason)) => *seen.entry((*of, reason.text())).or_insert(0) += 1,
+                None => unexplained.push(format!("{case} {path} {short}: {own}, theirs {their}")),
+            }
+        }
+        // Each slice has a queue of its own, and any other device the first.
+        for path in paths {
+            let engine = ours.get(&(path.to_owned(), "QUEUE".to_owned()));
+            let slice = match depth(path) {
+                2 => path.rsplit('.').next(),
+                _ => Some("0"),
+            };
+            let expected = slice.map(|index| format!("0 {index}"));
+            let has_trace = variables.contains(&QUEUES);
+            assert_eq!(
+                engine,
+                expected.as_ref().filter(|_| has_trace),
+                "{case} {path}"
+            );
+        }
+    }
+    assert!(unexplained.is_empty(), "{}", unexplained.join("\n"));
+    let idle = PARTS
+        .iter()
+        .filter(|(name, reason)| !seen.contains_key(&(*name, reason.text())));
+    let idle: Vec<_> = idle.map(|(name, _)| name).collect();
+    assert!(
+        idle.is_empty(),
+        "no part differs in {idle:?}: take them off the list"
+    );
+    for (name, reason) in PARTS {
         println!("  {name}: {}", reason.text());
     }
 }
