@@ -108,6 +108,20 @@ impl Device {
         self.parent.as_ref()
     }
 
+    /// The place in a list of a device, or of the device that it is a part of.
+    #[inline]
+    pub fn position<'a>(
+        all: impl Iterator<Item = &'a Arc<Object<Self>>> + Clone,
+        device: &Object<Self>,
+    ) -> Option<usize> {
+        let own = all.clone().position(|own| std::ptr::eq(&**own, device));
+        own.or_else(|| {
+            let whole = std::iter::successors(device.parent(), |device| device.parent());
+            let mut whole = whole.map(|device| &**device);
+            whole.find_map(|device| all.clone().position(|own| std::ptr::eq(&**own, device)))
+        })
+    }
+
     /// The tiles of a card, or the slices of a tile.
     pub fn parts(&self) -> &[Arc<Object<Self>>] {
         self.parts.get().map_or(&[], Vec::as_slice)
