@@ -160,8 +160,8 @@ impl Sampler {
 impl Natives {
     /// What a kernel takes on a device. `INVALID_SAMPLER` if there is none.
     pub fn on(&self, device: &Object<Device>) -> Result<ze_sampler_handle_t> {
-        let found = Device::position(self.0.iter().map(|(own, _)| own), device);
-        let found = found.and_then(|at| self.0.get(at));
+        let mut all = self.0.iter();
+        let found = all.find(|(own, _)| std::ptr::eq(&**own, device));
         let (_, native) = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_SAMPLER))?;
         Ok(native.raw)
     }

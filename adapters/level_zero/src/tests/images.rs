@@ -165,6 +165,35 @@ pub fn look(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_han
     step!(steps, Program.pfnRelease(program));
 }
 
+/// An image of a context that a queue writes and reads.
+pub fn move_through(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
+    let ((format, desc), flags) = (flat_image(), UR_MEM_FLAG_READ_WRITE);
+    let image = make!(
+        steps,
+        Mem.pfnImageCreate(context, flags, &format, &desc, null_mut())
+    );
+    let (from, to, blocks) = (host(26), host(27), false as _);
+    // SAFETY: memory of the test's.
+    unsafe { from.write_bytes(9, SIZE) };
+    let written = enqueue!(
+        steps,
+        &[],
+        Enqueue.pfnMemImageWrite(queue, image, blocks, ORIGIN, WHOLE, 0, 0, from.cast())
+    );
+    let read_back = enqueue!(
+        steps,
+        &[written],
+        Enqueue.pfnMemImageRead(queue, image, blocks, ORIGIN, WHOLE, 0, 0, to.cast())
+    );
+    if wait(steps, read_back) {
+        steps.expect("an image of one device", || {
+            read(to.cast(), 4 * SIDE * SIDE) == [9; 4 * SIDE * SIDE]
+        });
+    }
+    release(steps, &[written, read_back]);
+    step!(steps, Mem.pfnRelease(image));
+}
+
 /// An image of two devices.
 pub fn of_two_devices(steps: &mut Steps, place: &Place) {
     if let [first, second] = place.devices[..] {

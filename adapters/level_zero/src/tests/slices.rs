@@ -200,7 +200,8 @@ fn slices_share_a_buffers_copy() {
         case("a buffer");
         let tiles = partition(devices(adapter)[0], NEXT).expect("tiles");
         let slices = partition(tiles[0], CSLICE).expect("slices");
-        for members in [&slices[..], &tiles[..1], &devices(adapter)[..1]] {
+        let cards = devices(adapter);
+        for members in [&slices[..], &tiles[..], &cards[..1], &cards[..]] {
             let context = context_of(members);
             let queues = [slices[0], slices[3]].map(|slice| queue_of(context, slice));
             let (mut buffer, flags) = (null_mut(), UR_MEM_FLAG_READ_WRITE);
@@ -354,7 +355,8 @@ fn kernels_run_on_slices() {
             ok(ur!(Queue.pfnFinish(queue)));
             // A sampler and an image of the context's devices.
             images::look(&mut steps, context, queue);
-            assert_eq!(steps.failed(), vec![], "{what}");
+            images::move_through(&mut steps, context, queue);
+            assert_eq!((steps.failed(), steps.wrong), (vec![], vec![]), "{what}");
             ok(ur!(Kernel.pfnRelease(kernel)));
             ok(ur!(Program.pfnRelease(program)));
             ok(ur!(USM.pfnFree(context, memory)));
