@@ -7,11 +7,12 @@ mod client;
 mod differences;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use client::Client;
+use client::{Client, Sharing};
 use differences::{DIFFERENCES, PARTS};
 use serde_json::Value;
 
@@ -265,14 +266,7 @@ impl Drivers {
         let [text, trace] = [output.stdout, output.stderr]
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
         assert!(output.status.success(), "{command:?}: {text}{trace}");
-        let lines = text.lines().filter_map(|line| line.strip_prefix("> "));
-        let mut tree: Tree = lines
-            .map(|line| {
-                let mut words = line.splitn(3, ' ').map(str::to_owned);
-                let mut next = || words.next().unwrap_or_default();
-                ((next(), next()), next())
-            })
-            .collect();
+        let mut tree: Tree = written(text.lines());
         let mut path = None;
         for line in trace.lines() {
             match (line.strip_prefix("queue of "), line.strip_prefix("list ")) {
@@ -377,6 +371,76 @@ fn parts_are_those_of_intels_adapter_or_differ_for_a_reason() {
     );
     for (name, reason) in PARTS {
         println!("  {name}: {}", reason.text());
+    }
+}
+
+const PROCESSES: &str = "memory_of_another_process_is_refused_where_the_driver_has_none";
+
+/// What a client wrote, by subject and name.
+fn written<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<(String, String), String> {
+    let lines = lines.filter_map(|line| line.strip_prefix("> "));
+    let fields = lines.map(|line| {
+        let mut words = line.splitn(3, ' ').map(str::to_owned);
+        let mut next = || words.next().unwrap_or_default();
+        ((next(), next()), next())
+    });
+    fields.collect()
+}
+
+/// Without a device the driver has no memory that another process could open: every handle holds descriptor 0, and opens
+/// at address 1. So an open ends as unsupported, and keeps nothing. Blobs cross, and only whole ones.
+#[test]
+fn memory_of_another_process_is_refused_where_the_driver_has_none() {
+    match client::role().as_deref() {
+        Some("export") => return Sharing::open().export(),
+        Some(_) => return Sharing::open().import(),
+        None => {}
+    }
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    for product in ["pvc", "bmg", "tgllp"] {
+        let mut first = drivers.client("sid", product, PROCESSES, "export");
+        let first = first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut first = first.expect("bash runs");
+        let (mut tell, hear) = (first.stdin.take(), first.stdout.take());
+        let (tell, hear) = (tell.as_mut().expect("a pipe"), hear.expect("a pipe"));
+        let mut lines = BufReader::new(hear).lines().map_while(Result::ok);
+        let until_ready = lines.by_ref().take_while(|line| line != "> all READY -");
+        let exported: Vec<_> = until_ready.collect();
+        let exported = written(exported.iter().map(String::as_str));
+        let blobs = ["5242880", "4096"].map(|bytes| {
+            let of = |name: &str| &exported[&(bytes.to_owned(), name.to_owned())];
+            assert_eq!(of("EXPORTS_ADD"), "0", "{product}: open descriptors");
+            of("BLOB").clone()
+        });
+        let import = || {
+            let mut second = drivers.client("sid", product, PROCESSES, "import");
+            let output = second.env(client::BLOBS, blobs.join(",")).output();
+            let output = output.expect("bash runs");
+            assert!(output.status.success(), "{second:?}: {output:?}");
+            written(String::from_utf8_lossy(&output.stdout).lines())
+        };
+        let check = |found: BTreeMap<(String, String), String>, whole: &str| {
+            let refused = "UR_RESULT_ERROR_INVALID_VALUE";
+            for blob in ["0", "1"] {
+                let of = |name: &str| found[&(blob.to_owned(), name.to_owned())].as_str();
+                assert_eq!(of("WHOLE"), whole, "{product}");
+                assert_eq!([of("CUT"), of("SPOILED")], [refused; 2], "{product}");
+                let added = ["IMPORTS_ADD", "CUTS_ADD", "SPOILED_ADD"].map(of);
+                assert_eq!(added, ["0"; 3], "{product}: open descriptors");
+            }
+            let close = ("all".to_owned(), "CLOSE".to_owned());
+            assert_eq!(found[&close], refused, "{product}");
+        };
+        check(import(), "UR_RESULT_ERROR_UNSUPPORTED_FEATURE");
+        writeln!(tell).expect("the other process reads");
+        let put: Vec<_> = lines.by_ref().take(2).collect();
+        let codes = "> all PUT [UR_RESULT_SUCCESS, UR_RESULT_ERROR_INVALID_VALUE]";
+        assert_eq!(put, [codes; 2], "{product}");
+        check(import(), "UR_RESULT_ERROR_INVALID_VALUE");
+        writeln!(tell).expect("the other process reads");
+        assert!(first.wait().expect("it ends").success(), "{product}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Clients of an adapter through our loader, each in a process of its own: the program of the test again, which runs on
 //! a driver's own C library. What a client writes begins with `> `, so that it stands apart from what others write.
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr::{null, null_mut};
@@ -12,6 +13,8 @@ use ur::dl::{Binding, Library};
 /// The variables that say what a process does, and where the loader is.
 pub const ROLE: &str = "LEVEL_ZERO_CLIENT";
 pub const LOADER: &str = "LEVEL_ZERO_CLIENT_LOADER";
+/// The blobs that a process opens.
+pub const BLOBS: &str = "LEVEL_ZERO_CLIENT_BLOBS";
 
 /// Calls a function of the loader, which succeeds.
 macro_rules! done {
@@ -37,6 +40,12 @@ ur::dl::symbols! {
             urContextCreate: unsafe extern "C" fn(u32, *const ur_device_handle_t, *const ur_context_properties_t, *mut ur_context_handle_t) -> ur_result_t,
             urContextRelease: unsafe extern "C" fn(ur_context_handle_t) -> ur_result_t,
             urQueueCreate: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_queue_properties_t, *mut ur_queue_handle_t) -> ur_result_t,
+            urUSMDeviceAlloc: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_usm_desc_t, ur_usm_pool_handle_t, usize, *mut *mut c_void) -> ur_result_t,
+            urUSMFree: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
+            urIPCGetMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void, *mut *mut c_void, *mut usize) -> ur_result_t,
+            urIPCPutMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
+            urIPCOpenMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *mut c_void, usize, *mut *mut c_void) -> ur_result_t,
+            urIPCCloseMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
             urQueueRelease: unsafe extern "C" fn(ur_queue_handle_t) -> ur_result_t,
         }
         optional {}
@@ -196,6 +205,161 @@ impl Client {
         }
         (code, parts)
     }
+}
+
+/// Rounds of what may not grow.
+const ROUNDS: usize = 100;
+
+/// Open file descriptors of this process.
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
+}
+
+/// The number of open descriptors that a hundred calls add, once the first few have opened what stays.
+fn growth(mut call: impl FnMut()) -> isize {
+    (0..ROUNDS / 10).for_each(|_| call());
+    let before = descriptors();
+    (0..ROUNDS).for_each(|_| call());
+    descriptors().cast_signed() - before.cast_signed()
+}
+
+/// The first device's context, in one of two processes that share memory.
+pub struct Sharing {
+    client: Client,
+    device: ur_device_handle_t,
+    context: ur_context_handle_t,
+}
+
+impl Sharing {
+    pub fn open() -> Self {
+        let client = Client::open();
+        let (device, mut context) = (client.devices()[0], null_mut());
+        done!(client.ur, urContextCreate(1, &device, null(), &mut context));
+        #[rustfmt::skip]
+        let own = Self { client, device, context };
+        own
+    }
+
+    fn get(&self, memory: *mut c_void) -> (*mut c_void, Vec<u8>) {
+        let (mut at, mut size) = (null_mut(), 0);
+        done!(
+            self.client.ur,
+            urIPCGetMemHandleExp(self.context, memory, &mut at, &mut size)
+        );
+        // SAFETY: the call returned an address of so many bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
+        (at, bytes.to_vec())
+    }
+
+    fn put(&self, at: *mut c_void) -> ur_result_t {
+        // SAFETY: a live context; the address may be anything.
+        unsafe { (self.client.ur.urIPCPutMemHandleExp)(self.context, at) }
+    }
+
+    /// Writes the blobs of a large and of a small block. Gives them back once it reads a line, and ends with the next.
+    pub fn export(self) {
+        let ur = &self.client.ur;
+        let mut blobs = Vec::new();
+        let mut blocks = Vec::new();
+        for bytes in [5 << 20, 4096] {
+            let mut memory = null_mut();
+            done!(
+                ur,
+                urUSMDeviceAlloc(
+                    self.context,
+                    self.device,
+                    null(),
+                    null_mut(),
+                    bytes,
+                    &mut memory
+                )
+            );
+            let added = growth(|| {
+                let (at, _) = self.get(memory);
+                assert_eq!(self.put(at), UR_RESULT_SUCCESS);
+            });
+            let (at, blob) = self.get(memory);
+            let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
+            println!("> {bytes} BLOB {hex}");
+            println!("> {bytes} EXPORTS_ADD {added}");
+            blobs.push(at);
+            blocks.push(memory);
+        }
+        let mut line = String::new();
+        println!("> all READY -");
+        let _ = std::io::stdin().read_line(&mut line);
+        for (at, memory) in blobs.into_iter().zip(blocks) {
+            let codes = [self.put(at), self.put(at)];
+            println!("> all PUT {codes:?}");
+            done!(ur, urUSMFree(self.context, memory));
+        }
+        let _ = std::io::stdin().read_line(&mut line);
+        done!(ur, urContextRelease(self.context));
+    }
+
+    /// Opens blobs again and again, whole and spoiled, and writes what becomes of it.
+    pub fn import(self) {
+        let ur = &self.client.ur;
+        let blobs = std::env::var(BLOBS).expect("blobs of the other process");
+        for (at, hex) in blobs.split(',').enumerate() {
+            let digits = hex.as_bytes().as_chunks::<2>().0.iter();
+            let byte = |two: &[u8; 2]| {
+                let two = std::str::from_utf8(two).expect("digits");
+                u8::from_str_radix(two, 16).expect("digits")
+            };
+            let blob: Vec<u8> = digits.map(byte).collect();
+            let mut codes = BTreeSet::new();
+            let added = growth(|| {
+                codes.insert(format!("{:?}", self.open_once(&blob)));
+            });
+            println!("> {at} WHOLE {}", joined(&codes));
+            println!("> {at} IMPORTS_ADD {added}");
+            let mut codes = BTreeSet::new();
+            let added = growth(|| {
+                codes.insert(format!("{:?}", self.open_once(&blob[1..])));
+                codes.insert(format!("{:?}", self.open_once(&blob[..blob.len() - 1])));
+                codes.insert(format!("{:?}", self.open_once(&[&blob[..], &[0]].concat())));
+            });
+            println!("> {at} CUT {}", joined(&codes));
+            println!("> {at} CUTS_ADD {added}");
+            let before = descriptors();
+            let codes: BTreeSet<_> = (0..blob.len())
+                .map(|byte| {
+                    let mut spoiled = blob.clone();
+                    spoiled[byte] ^= 0x40;
+                    format!("{:?}", self.open_once(&spoiled))
+                })
+                .collect();
+            println!("> {at} SPOILED {}", joined(&codes));
+            let added = descriptors().cast_signed() - before.cast_signed();
+            println!("> {at} SPOILED_ADD {added}");
+        }
+        // SAFETY: a live context; no memory is there.
+        let close = |at| unsafe { (ur.urIPCCloseMemHandleExp)(self.context, at) };
+        println!(
+            "> all CLOSE {:?}",
+            close(std::ptr::without_provenance_mut(1))
+        );
+        done!(ur, urContextRelease(self.context));
+    }
+
+    /// The result of an open. Opened memory is closed.
+    fn open_once(&self, blob: &[u8]) -> ur_result_t {
+        let (ur, mut memory) = (&self.client.ur, null_mut());
+        let at = blob.as_ptr().cast_mut().cast();
+        // SAFETY: live handles, a blob of so many bytes, and room for the address.
+        let code = unsafe {
+            (ur.urIPCOpenMemHandleExp)(self.context, self.device, at, blob.len(), &mut memory)
+        };
+        if code == UR_RESULT_SUCCESS {
+            done!(ur, urIPCCloseMemHandleExp(self.context, memory));
+        }
+        code
+    }
+}
+
+fn joined(codes: &BTreeSet<String>) -> String {
+    codes.iter().cloned().collect::<Vec<_>>().join(",")
 }
 
 /// Properties that are handles of devices.
