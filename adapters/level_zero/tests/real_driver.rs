@@ -374,6 +374,26 @@ fn parts_are_those_of_intels_adapter_or_differ_for_a_reason() {
     }
 }
 
+/// With the variable a selector has a number for a slice, as splits by domain give slices.
+#[test]
+fn slices_are_selected_by_number() {
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    let [one, two] = TILES;
+    let selector = ("ONEAPI_DEVICE_SELECTOR", "level_zero:0.1.3");
+    let mut command = drivers.command("sid", "pvc", "urinfo", &["--json"]);
+    command.envs([one, two, QUEUES, selector]);
+    let none = command.output().expect("bash runs");
+    assert_eq!(none.status.code(), Some(1), "{command:?}: {none:?}");
+    let found = command.envs([BY_DOMAIN]).output().expect("bash runs");
+    let all: Value = serde_json::from_slice(&found.stdout).expect("urinfo prints JSON");
+    let devices = all["adapters"][0]["platforms"][0]["devices"].as_array();
+    let units = |device: &Value| device["info"]["UR_DEVICE_INFO_MAX_COMPUTE_UNITS"].clone();
+    let units = devices.map(|all| all.iter().map(units).collect::<Vec<_>>());
+    assert_eq!(units, Some(vec![Value::from(128)]), "{all}");
+}
+
 const PROCESSES: &str = "memory_of_another_process_is_refused_where_the_driver_has_none";
 
 /// What a client wrote, by subject and name.
