@@ -46,6 +46,11 @@ ur::dl::symbols! {
             urIPCPutMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
             urIPCOpenMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *mut c_void, usize, *mut *mut c_void) -> ur_result_t,
             urIPCCloseMemHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
+            urEventCreateExp: unsafe extern "C" fn(ur_context_handle_t, ur_device_handle_t, *const ur_exp_event_desc_t, *mut ur_event_handle_t) -> ur_result_t,
+            urEventRelease: unsafe extern "C" fn(ur_event_handle_t) -> ur_result_t,
+            urIPCGetEventHandleExp: unsafe extern "C" fn(ur_event_handle_t, *mut *mut c_void, *mut usize) -> ur_result_t,
+            urIPCPutEventHandleExp: unsafe extern "C" fn(ur_context_handle_t, *mut c_void) -> ur_result_t,
+            urIPCOpenEventHandleExp: unsafe extern "C" fn(ur_context_handle_t, *const c_void, usize, *mut ur_event_handle_t) -> ur_result_t,
             urQueueRelease: unsafe extern "C" fn(ur_queue_handle_t) -> ur_result_t,
         }
         optional {}
@@ -223,7 +228,17 @@ fn growth(mut call: impl FnMut()) -> isize {
     descriptors().cast_signed() - before.cast_signed()
 }
 
-/// The first device's context, in one of two processes that share memory.
+/// The bytes of a blob that a call returned.
+fn bytes_of(at: *mut c_void, size: usize) -> Vec<u8> {
+    // SAFETY: a call that succeeded has returned an address of so many bytes.
+    unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) }.to_vec()
+}
+
+fn hex(blob: &[u8]) -> String {
+    blob.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The first device's context, in one of two processes that share memory and events.
 pub struct Sharing {
     client: Client,
     device: ur_device_handle_t,
@@ -246,9 +261,41 @@ impl Sharing {
             self.client.ur,
             urIPCGetMemHandleExp(self.context, memory, &mut at, &mut size)
         );
-        // SAFETY: the call returned an address of so many bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(at.cast::<u8>(), size) };
-        (at, bytes.to_vec())
+        (at, bytes_of(at, size))
+    }
+
+    /// An event that other processes can open, and its blob.
+    fn event(&self) -> Result<(ur_event_handle_t, *mut c_void, Vec<u8>), ur_result_t> {
+        let desc = ur_exp_event_desc_t {
+            flags: UR_EXP_EVENT_FLAG_IPC_EXP,
+            ..Default::default()
+        };
+        let (ur, mut event) = (&self.client.ur, null_mut());
+        // SAFETY: live handles, a description with its tag, and room for the event.
+        match unsafe { (ur.urEventCreateExp)(self.context, self.device, &desc, &mut event) } {
+            UR_RESULT_SUCCESS => {}
+            error => return Err(error),
+        }
+        let (mut at, mut size) = (null_mut(), 0);
+        done!(ur, urIPCGetEventHandleExp(event, &mut at, &mut size));
+        Ok((event, at, bytes_of(at, size)))
+    }
+
+    fn end_event(&self, event: ur_event_handle_t, at: *mut c_void) {
+        done!(self.client.ur, urIPCPutEventHandleExp(self.context, at));
+        done!(self.client.ur, urEventRelease(event));
+    }
+
+    fn open_event(&self, blob: &[u8]) -> ur_result_t {
+        let (ur, mut event) = (&self.client.ur, null_mut());
+        let at = blob.as_ptr().cast();
+        // SAFETY: a live context, a blob of so many bytes, and room for the event.
+        let code =
+            unsafe { (ur.urIPCOpenEventHandleExp)(self.context, at, blob.len(), &mut event) };
+        if code == UR_RESULT_SUCCESS {
+            done!(ur, urEventRelease(event));
+        }
+        code
     }
 
     fn put(&self, at: *mut c_void) -> ur_result_t {
@@ -256,7 +303,8 @@ impl Sharing {
         unsafe { (self.client.ur.urIPCPutMemHandleExp)(self.context, at) }
     }
 
-    /// Writes the blobs of a large and of a small block. Gives them back once it reads a line, and ends with the next.
+    /// Writes the blobs of a large and of a small block, and of an event. Gives them back once it reads a line, and ends
+    /// with the next.
     pub fn export(self) {
         let ur = &self.client.ur;
         let mut blobs = Vec::new();
@@ -279,15 +327,29 @@ impl Sharing {
                 assert_eq!(self.put(at), UR_RESULT_SUCCESS);
             });
             let (at, blob) = self.get(memory);
-            let hex: String = blob.iter().map(|byte| format!("{byte:02x}")).collect();
-            println!("> {bytes} BLOB {hex}");
+            println!("> {bytes} BLOB {}", hex(&blob));
             println!("> {bytes} EXPORTS_ADD {added}");
             blobs.push(at);
             blocks.push(memory);
         }
+        let event = self.event();
+        match &event {
+            Ok((_, _, blob)) => {
+                println!("> event BLOB {}", hex(blob));
+                let added = growth(|| {
+                    let (event, at, _) = self.event().expect("one more event");
+                    self.end_event(event, at);
+                });
+                println!("> event EXPORTS_ADD {added}");
+            }
+            Err(error) => println!("> event NONE {error:?}"),
+        }
         let mut line = String::new();
         println!("> all READY -");
         let _ = std::io::stdin().read_line(&mut line);
+        if let Ok((event, at, _)) = event {
+            self.end_event(event, at);
+        }
         for (at, memory) in blobs.into_iter().zip(blocks) {
             let codes = [self.put(at), self.put(at)];
             println!("> all PUT {codes:?}");
@@ -297,7 +359,7 @@ impl Sharing {
         done!(ur, urContextRelease(self.context));
     }
 
-    /// Opens blobs again and again, whole and spoiled, and writes what becomes of it.
+    /// Opens blobs of memory, memory and an event again and again, whole and spoiled, and writes what becomes of it.
     pub fn import(self) {
         let ur = &self.client.ur;
         let blobs = std::env::var(BLOBS).expect("blobs of the other process");
@@ -308,17 +370,21 @@ impl Sharing {
                 u8::from_str_radix(two, 16).expect("digits")
             };
             let blob: Vec<u8> = digits.map(byte).collect();
+            let open = |blob: &[u8]| match at {
+                0 | 1 => self.open_memory(blob),
+                _ => self.open_event(blob),
+            };
             let mut codes = BTreeSet::new();
             let added = growth(|| {
-                codes.insert(format!("{:?}", self.open_once(&blob)));
+                codes.insert(format!("{:?}", open(&blob)));
             });
             println!("> {at} WHOLE {}", joined(&codes));
             println!("> {at} IMPORTS_ADD {added}");
             let mut codes = BTreeSet::new();
             let added = growth(|| {
-                codes.insert(format!("{:?}", self.open_once(&blob[1..])));
-                codes.insert(format!("{:?}", self.open_once(&blob[..blob.len() - 1])));
-                codes.insert(format!("{:?}", self.open_once(&[&blob[..], &[0]].concat())));
+                codes.insert(format!("{:?}", open(&blob[1..])));
+                codes.insert(format!("{:?}", open(&blob[..blob.len() - 1])));
+                codes.insert(format!("{:?}", open(&[&blob[..], &[0]].concat())));
             });
             println!("> {at} CUT {}", joined(&codes));
             println!("> {at} CUTS_ADD {added}");
@@ -327,7 +393,7 @@ impl Sharing {
                 .map(|byte| {
                     let mut spoiled = blob.clone();
                     spoiled[byte] ^= 0x40;
-                    format!("{:?}", self.open_once(&spoiled))
+                    format!("{:?}", open(&spoiled))
                 })
                 .collect();
             println!("> {at} SPOILED {}", joined(&codes));
@@ -344,7 +410,7 @@ impl Sharing {
     }
 
     /// The result of an open. Opened memory is closed.
-    fn open_once(&self, blob: &[u8]) -> ur_result_t {
+    fn open_memory(&self, blob: &[u8]) -> ur_result_t {
         let (ur, mut memory) = (&self.client.ur, null_mut());
         let at = blob.as_ptr().cast_mut().cast();
         // SAFETY: live handles, a blob of so many bytes, and room for the address.
