@@ -1,4 +1,4 @@
-//! Devices: cards, and the tiles of a card as its parts.
+//! Devices: cards, the tiles of a card as its parts, and the compute slices of a tile as its parts.
 
 mod facts;
 mod info;
@@ -27,7 +27,9 @@ use crate::exec;
 use crate::lz::{self, *};
 use crate::platform::Platform;
 use crate::program::Program;
+use crate::settings::Settings;
 use crate::virtual_mem::{AddressSpace, page_bytes};
+pub use facts::ComputeQueue;
 use facts::Facts;
 use system::System;
 
@@ -35,9 +37,11 @@ pub struct Device {
     api: &'static Api,
     platform: Arc<Object<Platform>>,
     raw: ze_device_handle_t,
-    /// The card that this is a tile of.
+    /// The card that this is a tile of, or the tile that this is a slice of.
     parent: Option<Arc<Object<Device>>>,
-    /// The tiles. They live as long as the platform.
+    /// The only queue of a compute slice, which has its tile's native handle.
+    slice: Option<ComputeQueue>,
+    /// The tiles or slices. They live as long as the platform.
     parts: OnceLock<Vec<Arc<Object<Device>>>>,
     /// The card that the device is a tile of, and the tiles of such a card, where the driver lists tiles as devices.
     composite: OnceLock<Arc<Object<Device>>>,
@@ -57,7 +61,16 @@ impl Device {
         api: &'static Api,
         platform: &Arc<Object<Platform>>,
         raw: ze_device_handle_t,
+    ) -> Result<Arc<Object<Self>>> {
+        Self::open_part(api, platform, raw, None, None)
+    }
+
+    fn open_part(
+        api: &'static Api,
+        platform: &Arc<Object<Platform>>,
+        raw: ze_device_handle_t,
         parent: Option<&Arc<Object<Self>>>,
+        slice: Option<ComputeQueue>,
     ) -> Result<Arc<Object<Self>>> {
         let facts = Facts::read(platform, raw)
             .inspect_err(|error| log::warn!("a device is left out: {:?}", error.code()))?;
@@ -66,6 +79,7 @@ impl Device {
             platform: Arc::clone(platform),
             raw,
             parent: parent.cloned(),
+            slice,
             parts: OnceLock::new(),
             composite: OnceLock::new(),
             components: OnceLock::new(),
@@ -95,7 +109,21 @@ impl Device {
         self.parent.as_ref()
     }
 
-    /// The tiles; none of a tile.
+    /// The place in a list of a device, or of the device that it is a part of.
+    #[inline]
+    pub fn position<'a>(
+        all: impl Iterator<Item = &'a Arc<Object<Self>>> + Clone,
+        device: &Object<Self>,
+    ) -> Option<usize> {
+        let own = all.clone().position(|own| std::ptr::eq(&**own, device));
+        own.or_else(|| {
+            let whole = std::iter::successors(device.parent(), |device| device.parent());
+            let mut whole = whole.map(|device| &**device);
+            whole.find_map(|device| all.clone().position(|own| std::ptr::eq(&**own, device)))
+        })
+    }
+
+    /// The tiles of a card, or the slices of a tile.
     pub fn parts(&self) -> &[Arc<Object<Self>>] {
         self.parts.get().map_or(&[], Vec::as_slice)
     }
@@ -122,7 +150,7 @@ impl Device {
         }
         let open = |(root, own): (ze_device_handle_t, Vec<Arc<Object<Self>>>)| {
             let first = own.first()?;
-            let card = Self::open(first.api, &first.platform, root, None).ok()?;
+            let card = Self::open(first.api, &first.platform, root).ok()?;
             for tile in &own {
                 let _ = tile.composite.set(Arc::clone(&card));
             }
@@ -141,21 +169,85 @@ impl Device {
         (!root.is_null() && root != self.raw).then_some(root)
     }
 
-    /// Finds the tiles of a card. Called once.
+    /// Finds the tiles of a card, and their slices. Called once.
     pub fn find_parts(this: &Arc<Object<Self>>) {
-        match Self::read_parts(this) {
-            Ok(parts) => drop(this.parts.set(parts)),
-            Err(error) => log::warn!("a card's tiles are left out: {:?}", error.code()),
+        let (found, what) = match &this.parent {
+            None => (Self::read_tiles(this), "a card's tiles"),
+            Some(_) => (Self::open_slices(this), "a tile's slices"),
+        };
+        match found {
+            Ok(parts) => {
+                let tiles = parts.iter().filter(|part| part.slice.is_none());
+                tiles.for_each(Self::find_parts);
+                drop(this.parts.set(parts));
+            }
+            Err(error) => log::warn!("{what} are left out: {:?}", error.code()),
         }
     }
 
-    fn read_parts(this: &Arc<Object<Self>>) -> Result<Vec<Arc<Object<Self>>>> {
+    /// A part for each compute queue of a tile whose queues have execution units of their own. As in Intel's adapters, a
+    /// card without tiles has no slices, nor has a tile that the driver lists as a device.
+    fn open_slices(this: &Arc<Object<Self>>) -> Result<Vec<Arc<Object<Self>>>> {
+        let has_slices = this.facts.is_ponte_vecchio() || Settings::get().slices_by_domain;
+        let queues = this.facts.compute_queues().into_iter();
+        let open =
+            |queue| Self::open_part(this.api, &this.platform, this.raw, Some(this), Some(queue));
+        queues.filter(|_| has_slices).map(open).collect()
+    }
+
+    fn read_tiles(this: &Arc<Object<Self>>) -> Result<Vec<Arc<Object<Self>>>> {
         let natives = lz::list(ze_device_handle_t::NULL, |count, all| {
             // SAFETY: `all` is null or has room for `count` handles.
             unsafe { call!(this.api, zeDeviceGetSubDevices(this.raw, count, all)) }
         })?;
-        let open = |native: &_| Self::open(this.api, &this.platform, *native, Some(this));
+        let open =
+            |native: &_| Self::open_part(this.api, &this.platform, *native, Some(this), None);
         natives.iter().map(open).collect()
+    }
+
+    /// The ways in which the device splits.
+    fn partitions(&self) -> &'static [ur_device_partition_t] {
+        let is_sliced = self.parts().first().map(|part| part.slice.is_some());
+        match is_sliced {
+            None => &[],
+            Some(true) if Settings::get().slices_by_domain => &[
+                UR_DEVICE_PARTITION_BY_CSLICE,
+                UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
+            ],
+            Some(true) => &[UR_DEVICE_PARTITION_BY_CSLICE],
+            Some(false) => &[UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN],
+        }
+    }
+
+    /// The group of queues that runs kernels. `INVALID_DEVICE` if there is none.
+    pub fn compute_ordinal(&self) -> Result<u32> {
+        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        let ordinal = self.facts.compute_group().map(|(ordinal, _)| ordinal);
+        let own = self.slice.map(|queue| queue.ordinal);
+        own.or(ordinal).ok_or(none)
+    }
+
+    /// The number of queues that run kernels, of that group.
+    fn compute_queue_count(&self) -> u32 {
+        match self.slice {
+            Some(_) => 1,
+            None => self
+                .facts
+                .compute_group()
+                .map_or(0, |(_, group)| group.numQueues),
+        }
+    }
+
+    /// The queue of a new lane: a slice's own, else as the variable says. `INVALID_DEVICE` if there is none.
+    pub fn compute_queue(&self) -> Result<ComputeQueue> {
+        let chosen = || {
+            let index = Settings::get()
+                .compute_engine
+                .of(self.compute_queue_count());
+            let ordinal = self.compute_ordinal()?;
+            Ok(ComputeQueue { ordinal, index })
+        };
+        self.slice.map_or_else(chosen, Ok)
     }
 
     /// Whether the device still answers, asked every tenth of a second at most. The driver notices a lost device inside
@@ -364,7 +456,7 @@ impl hal::Device<LevelZero> for Device {
         }
     }
 
-    /// A card splits into its tiles, which the interface calls a NUMA domain.
+    /// A card splits into its tiles, which the interface calls a NUMA domain, and a tile into its slices.
     fn partition(
         this: &Object<Self>,
         properties: &ur_device_partition_properties_t,
@@ -376,22 +468,25 @@ impl hal::Device<LevelZero> for Device {
             return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE));
         };
         match by.r#type {
-            UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {}
-            UR_DEVICE_PARTITION_EQUALLY
-            | UR_DEVICE_PARTITION_BY_COUNTS
-            | UR_DEVICE_PARTITION_BY_CSLICE => return Err(Error::unsupported()),
+            UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN => {
+                // SAFETY: the type says which member of the union is set.
+                let domain = unsafe { by.value.affinity_domain };
+                let known = [
+                    UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA,
+                    UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE,
+                ];
+                ensure(known.contains(&domain), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+            }
+            // Takes no value: some clients leave it uninitialised.
+            UR_DEVICE_PARTITION_BY_CSLICE => {}
+            UR_DEVICE_PARTITION_EQUALLY | UR_DEVICE_PARTITION_BY_COUNTS => {
+                return Err(Error::unsupported());
+            }
             _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_ENUMERATION)),
         }
-        // SAFETY: the type says which member of the union is set.
-        let domain = unsafe { by.value.affinity_domain };
-        let known = [
-            UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA,
-            UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE,
-        ];
-        ensure(known.contains(&domain), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
-        let parts = this.parts();
-        ensure(!parts.is_empty(), UR_RESULT_ERROR_DEVICE_PARTITION_FAILED)?;
-        sub_devices.write(parts);
+        let is_able = this.partitions().contains(&by.r#type);
+        ensure(is_able, UR_RESULT_ERROR_DEVICE_PARTITION_FAILED)?;
+        sub_devices.write(this.parts());
         Ok(())
     }
 

@@ -64,8 +64,8 @@ impl Kernel {
     }
 
     fn code(&self, device: &Object<Device>) -> Result<&Arc<Code>> {
-        let mut codes = self.codes.iter();
-        let found = codes.find(|(own, _)| std::ptr::eq(&**own, device));
+        let found = Device::position(self.codes.iter().map(|(own, _)| own), device);
+        let found = found.and_then(|at| self.codes.get(at));
         let (_, code) = found.ok_or(Error::new(UR_RESULT_ERROR_INVALID_KERNEL))?;
         Ok(code)
     }

@@ -68,7 +68,7 @@ impl Platform {
             unsafe { call!(api, zeDeviceGet(raw, count, all)) }
         });
         let natives = natives.unwrap_or_default();
-        let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native, None).ok();
+        let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native).ok();
         let devices: Vec<_> = natives.iter().filter_map(open).collect();
         devices.iter().for_each(Device::find_parts);
         platform

@@ -42,11 +42,11 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (IMMEDIATE_LISTS, Honoured, "0: queues batch their commands that do not ask for the contrary"),
     (BATCH_SIZE, Honoured, "commands of a batch"),
     (DEBUG, Honoured, "4: the same; 1 and 2 are UR_LOG_LEVEL_ZERO's and the layers'"),
+    (SLICES, Honoured, "1: tiles split into compute slices by affinity domain too, on every product"),
     ("UR_L0_USM_ALLOCATOR_TRACE", Fixed, "UR_POOL_TRACE writes the pools' decisions"),
     ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device and on those that it is opened to"),
     ("SYCL_USM_HOSTPTR_IMPORT", Fixed, "host memory of a buffer is copied"),
     ("UR_L0_USM_ALLOCATOR", Missing, "sizes of the pools"),
-    ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", Missing, "compute slices as parts of devices"),
     ("UR_L0_VECTOR_WIDTH_SIZE", Missing, "another preferred width of vectors"),
     ("SYCL_UR_L0_DRIVER_SKIPLIST", Missing, "drivers that are left out"),
     ("SYCL_HOST_UNIFIED_MEMORY", Missing, "whether devices share the host's memory"),
@@ -66,6 +66,7 @@ const FORCE_BATCHED: &str = "UR_L0_V2_FORCE_BATCHED";
 const IMMEDIATE_LISTS: &str = "UR_L0_USE_IMMEDIATE_COMMANDLISTS";
 const BATCH_SIZE: &str = "UR_L0_BATCH_SIZE";
 const DEBUG: &str = "UR_L0_DEBUG";
+const SLICES: &str = "UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING";
 
 /// Which engine of a device runs a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,6 +124,8 @@ pub struct Settings {
     pub batch_size: u32,
     /// Whether leaks are written to standard error.
     pub leaks: bool,
+    /// Whether compute slices are parts by affinity domain too, and of every product's tiles.
+    pub slices_by_domain: bool,
 }
 
 impl Settings {
@@ -165,6 +168,7 @@ impl Settings {
                 .filter(|size| *size > 0)
                 .unwrap_or(BATCH),
             leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
+            slices_by_domain: flag(SLICES, false),
         }
     }
 
@@ -259,6 +263,7 @@ mod tests {
             (IMMEDIATE_LISTS, "0"),
             (BATCH_SIZE, "7"),
             (DEBUG, "4"),
+            (SLICES, "1"),
         ];
         let honoured = VARIABLES.iter().filter(|(_, use_, _)| *use_ == Honoured);
         let names: Vec<_> = honoured.map(|(name, ..)| *name).collect();

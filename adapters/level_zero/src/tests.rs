@@ -14,6 +14,7 @@
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
+//! | `slices` | the compute slices of tiles |
 
 mod absent;
 mod batches;
@@ -24,5 +25,6 @@ mod images;
 mod lost;
 mod random;
 mod reported;
+mod slices;
 mod spirv;
 mod workload;

@@ -3,14 +3,17 @@
 //! The driver and Intel's adapter "v2" are in the folder of `UR_LEVEL_ZERO`, else in `target/level_zero`, where
 //! `scripts/level_zero.sh` puts them. Without them a test says that it is skipped.
 
+mod client;
 mod differences;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use differences::DIFFERENCES;
+use client::{Client, Sharing};
+use differences::{DIFFERENCES, PARTS};
 use serde_json::Value;
 
 /// A folder with drivers, and the libraries and programs of this build.
@@ -71,13 +74,29 @@ impl Drivers {
         command
             .arg("--loader")
             .arg(self.built.join("libur_loader.so"));
+        self.environment(&mut command, suite);
+        command
+    }
+
+    /// This program again as a client of a suite's adapter: the test `test` in that role. See `client`.
+    fn client(&self, suite: &str, product: &str, test: &str, role: &str) -> Command {
+        let mut command = Command::new(repository().join("scripts/level_zero.sh"));
+        command.arg(&self.drivers).args([suite, product]);
+        command.arg(std::env::current_exe().expect("this test has a file"));
+        command.args(["--exact", test, "--nocapture"]);
+        command.env(client::ROLE, role);
+        command.env(client::LOADER, self.built.join("libur_loader.so"));
+        self.environment(&mut command, suite);
+        command
+    }
+
+    fn environment(&self, command: &mut Command, suite: &str) {
         if suite != "v2" {
             let own = self.built.join("libur_adapter_level_zero.so");
             command.env("UR_ADAPTERS_FORCE_LOAD", own);
         }
         let forward = self.built.join("libforward_level_zero.so");
         command.env("ZE_ENABLE_ALT_DRIVERS", forward);
-        command
     }
 
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
@@ -232,6 +251,235 @@ fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
     );
     for (name, reason) in DIFFERENCES {
         println!("  {name}: {}", reason.text());
+    }
+}
+
+/// What a client writes of each device and part, by path and name.
+type Tree = BTreeMap<(String, String), String>;
+
+impl Drivers {
+    /// All devices and parts as an adapter gives them, where each device has so many compute queues.
+    fn tree(&self, suite: &str, product: &str, variables: &[(&str, &str)]) -> Tree {
+        let mut command = self.client(suite, product, SLICES, "devices");
+        let output = command.envs(variables.iter().copied()).output();
+        let output = output.expect("bash runs");
+        let [text, trace] = [output.stdout, output.stderr]
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        assert!(output.status.success(), "{command:?}: {text}{trace}");
+        let mut tree: Tree = written(text.lines());
+        let mut path = None;
+        for line in trace.lines() {
+            match (line.strip_prefix("queue of "), line.strip_prefix("list ")) {
+                (Some(of), _) => path = Some(of.to_owned()),
+                (_, Some(list)) => {
+                    let engine = list.split_once(' ').map(|(_, engine)| engine.to_owned());
+                    if let (Some(path), Some(engine)) = (path.take(), engine) {
+                        tree.insert((path, "QUEUE".to_owned()), engine);
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+        tree
+    }
+}
+
+const SLICES: &str = "parts_are_those_of_intels_adapter_or_differ_for_a_reason";
+const TILES: [(&str, &str); 2] = [
+    ("CreateMultipleSubDevices", "2"),
+    ("ZE_FLAT_DEVICE_HIERARCHY", "COMPOSITE"),
+];
+const COMBINED: [(&str, &str); 2] = [
+    ("CreateMultipleSubDevices", "2"),
+    ("ZE_FLAT_DEVICE_HIERARCHY", "COMBINED"),
+];
+const QUEUES: (&str, &str) = ("FORWARD_LEVEL_ZERO_COMPUTE_QUEUES", "4");
+const BY_DOMAIN: (&str, &str) = ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", "1");
+
+/// A product, its variables, and its numbers of devices, their parts, and those parts' parts.
+type PartsCase = (&'static str, Vec<(&'static str, &'static str)>, [usize; 3]);
+
+/// Cards, tiles and slices of a product without slices, of one with them, and with the variable that gives all products
+/// slices.
+#[test]
+fn parts_are_those_of_intels_adapter_or_differ_for_a_reason() {
+    if client::role().is_some() {
+        return Client::open().write_devices();
+    }
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
+        return;
+    };
+    let [one, two] = TILES;
+    let cases: [PartsCase; 7] = [
+        ("pvc", vec![QUEUES], [1, 0, 0]),
+        ("pvc", vec![one, two], [1, 2, 0]),
+        ("pvc", vec![one, two, QUEUES], [1, 2, 8]),
+        ("pvc", vec![one, two, QUEUES, BY_DOMAIN], [1, 2, 8]),
+        ("pvc", [&COMBINED[..], &[QUEUES]].concat(), [2, 0, 0]),
+        ("bmg", vec![one, two, QUEUES], [1, 2, 0]),
+        ("bmg", vec![one, two, QUEUES, BY_DOMAIN], [1, 2, 8]),
+    ];
+    let mut unexplained = Vec::new();
+    let mut seen = BTreeMap::new();
+    for (product, variables, counts) in &cases {
+        let [ours, theirs] = ["sid", "v2"].map(|suite| drivers.tree(suite, product, variables));
+        let case = format!("{product} {variables:?}");
+        let depth = |path: &str| path.matches('.').count();
+        let paths: BTreeSet<_> = ours.keys().map(|(path, _)| path.as_str()).collect();
+        let found = [0, 1, 2].map(|at| paths.iter().filter(|path| depth(path) == at).count());
+        assert_eq!(found, *counts, "{case}");
+        let differ = ours.keys().ne(theirs.keys());
+        assert!(!differ, "{case}: not the same devices or properties");
+        for ((path, name), own) in &ours {
+            let their = &theirs[&(path.clone(), name.clone())];
+            let short = name.trim_start_matches("UR_DEVICE_INFO_");
+            if short == "PLATFORM" || own == their {
+                continue;
+            }
+            // On a Ponte Vecchio both count the clusters of a stack alike.
+            let is_exact = (*product, short) == ("pvc", "XE_CLUSTERS_PER_REGION");
+            let mut reasons = PARTS.iter().chain(DIFFERENCES).filter(|_| !is_exact);
+            match reasons.find(|(of, reason)| *of == short && reason.allows(own, their)) {
+                Some((of, reason)) => *seen.entry((*of, reason.text())).or_insert(0) += 1,
+                None => unexplained.push(format!("{case} {path} {short}: {own}, theirs {their}")),
+            }
+        }
+        // Each slice has a queue of its own, and any other device the first.
+        for path in paths {
+            let engine = ours.get(&(path.to_owned(), "QUEUE".to_owned()));
+            let slice = match depth(path) {
+                2 => path.rsplit('.').next(),
+                _ => Some("0"),
+            };
+            let expected = slice.map(|index| format!("0 {index}"));
+            let has_trace = variables.contains(&QUEUES);
+            assert_eq!(
+                engine,
+                expected.as_ref().filter(|_| has_trace),
+                "{case} {path}"
+            );
+        }
+    }
+    assert!(unexplained.is_empty(), "{}", unexplained.join("\n"));
+    let idle = PARTS
+        .iter()
+        .filter(|(name, reason)| !seen.contains_key(&(*name, reason.text())));
+    let idle: Vec<_> = idle.map(|(name, _)| name).collect();
+    assert!(
+        idle.is_empty(),
+        "no part differs in {idle:?}: take them off the list"
+    );
+    for (name, reason) in PARTS {
+        println!("  {name}: {}", reason.text());
+    }
+}
+
+/// With the variable a selector has a number for a slice, as splits by domain give slices.
+#[test]
+fn slices_are_selected_by_number() {
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    let [one, two] = TILES;
+    let selector = ("ONEAPI_DEVICE_SELECTOR", "level_zero:0.1.3");
+    let mut command = drivers.command("sid", "pvc", "urinfo", &["--json"]);
+    command.envs([one, two, QUEUES, selector]);
+    let none = command.output().expect("bash runs");
+    assert_eq!(none.status.code(), Some(1), "{command:?}: {none:?}");
+    let found = command.envs([BY_DOMAIN]).output().expect("bash runs");
+    let all: Value = serde_json::from_slice(&found.stdout).expect("urinfo prints JSON");
+    let devices = all["adapters"][0]["platforms"][0]["devices"].as_array();
+    let units = |device: &Value| device["info"]["UR_DEVICE_INFO_MAX_COMPUTE_UNITS"].clone();
+    let units = devices.map(|all| all.iter().map(units).collect::<Vec<_>>());
+    assert_eq!(units, Some(vec![Value::from(128)]), "{all}");
+}
+
+const PROCESSES: &str = "two_processes_share_what_the_driver_has";
+
+/// What a client wrote, by subject and name.
+fn written<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeMap<(String, String), String> {
+    let lines = lines.filter_map(|line| line.strip_prefix("> "));
+    let fields = lines.map(|line| {
+        let mut words = line.splitn(3, ' ').map(str::to_owned);
+        let mut next = || words.next().unwrap_or_default();
+        ((next(), next()), next())
+    });
+    fields.collect()
+}
+
+/// Without a device the driver has no memory that another process could open: every handle holds descriptor 0, and opens
+/// at address 1. So an open ends as unsupported, and keeps nothing. Events open. Blobs cross, and only whole ones.
+#[test]
+fn two_processes_share_what_the_driver_has() {
+    match client::role().as_deref() {
+        Some("export") => return Sharing::open().export(),
+        Some(_) => return Sharing::open().import(),
+        None => {}
+    }
+    let Some(drivers) = Drivers::find("sid") else {
+        return;
+    };
+    for product in ["pvc", "bmg", "tgllp"] {
+        let mut first = drivers.client("sid", product, PROCESSES, "export");
+        let first = first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut first = first.expect("bash runs");
+        let (mut tell, hear) = (first.stdin.take(), first.stdout.take());
+        let (tell, hear) = (tell.as_mut().expect("a pipe"), hear.expect("a pipe"));
+        let mut lines = BufReader::new(hear).lines().map_while(Result::ok);
+        let until_ready = lines.by_ref().take_while(|line| line != "> all READY -");
+        let exported: Vec<_> = until_ready.collect();
+        let exported = written(exported.iter().map(String::as_str));
+        let has_events = product != "tgllp";
+        let mut shared = vec!["5242880", "4096"];
+        match has_events {
+            true => shared.push("event"),
+            false => {
+                let none = &exported[&("event".to_owned(), "NONE".to_owned())];
+                assert_eq!(none, "UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "{product}");
+            }
+        }
+        let blobs: Vec<_> = shared
+            .iter()
+            .map(|what| {
+                let of = |name: &str| exported[&((*what).to_owned(), name.to_owned())].clone();
+                assert_eq!(of("EXPORTS_ADD"), "0", "{product} {what}: open descriptors");
+                of("BLOB")
+            })
+            .collect();
+        let import = || {
+            let mut second = drivers.client("sid", product, PROCESSES, "import");
+            let output = second.env(client::BLOBS, blobs.join(",")).output();
+            let output = output.expect("bash runs");
+            assert!(output.status.success(), "{second:?}: {output:?}");
+            written(String::from_utf8_lossy(&output.stdout).lines())
+        };
+        let refused = "UR_RESULT_ERROR_INVALID_VALUE";
+        let check = |found: BTreeMap<(String, String), String>, whole: [&str; 2]| {
+            for (blob, what) in (0..).zip(&shared) {
+                let of = |name: &str| found[&(format!("{blob}"), name.to_owned())].as_str();
+                assert_eq!(
+                    of("WHOLE"),
+                    whole[usize::from(*what == "event")],
+                    "{product} {what}"
+                );
+                assert_eq!([of("CUT"), of("SPOILED")], [refused; 2], "{product}");
+                let added = ["IMPORTS_ADD", "CUTS_ADD", "SPOILED_ADD"].map(of);
+                assert_eq!(added, ["0"; 3], "{product}: open descriptors");
+            }
+            let close = ("all".to_owned(), "CLOSE".to_owned());
+            assert_eq!(found[&close], refused, "{product}");
+        };
+        check(
+            import(),
+            ["UR_RESULT_ERROR_UNSUPPORTED_FEATURE", "UR_RESULT_SUCCESS"],
+        );
+        writeln!(tell).expect("the other process reads");
+        let put: Vec<_> = lines.by_ref().take(2).collect();
+        let codes = "> all PUT [UR_RESULT_SUCCESS, UR_RESULT_ERROR_INVALID_VALUE]";
+        assert_eq!(put, [codes; 2], "{product}");
+        check(import(), [refused; 2]);
+        writeln!(tell).expect("the other process reads");
+        assert!(first.wait().expect("it ends").success(), "{product}");
     }
 }
 

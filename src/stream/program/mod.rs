@@ -145,9 +145,11 @@ impl<D: Driver, P: Part<D>> Parts<D, P> {
         ensure(own, UR_RESULT_ERROR_INVALID_PROGRAM)
     }
 
+    /// The code for a device, or for the device that it is a part of.
     pub fn find(&self, device: &Object<D::Device>) -> Option<&P> {
         let mut all = self.all.iter();
-        all.find(|part| std::ptr::eq(part.device(), device))
+        let own = all.find(|part| std::ptr::eq(part.device(), device));
+        own.or_else(|| self.find(&*D::parent(device)?))
     }
 
     /// The last module of a device.
@@ -162,16 +164,20 @@ impl<D: Driver, P: Part<D>> Parts<D, P> {
         self.all.first().ok_or(none)?.module()
     }
 
-    /// Calls `each` with the part of each of the devices that the program has code for.
+    /// Calls `each` with the part of each of the devices that the program has code for, once.
     pub fn for_each<'a>(
         &self,
         devices: impl Iterator<Item = &'a Object<D::Device>>,
         each: impl Fn(&P) -> Result<()>,
     ) -> Result<()> {
+        let mut done: Vec<&P> = Vec::new();
         for device in devices {
             self.context.check_device(device)?;
-            if let Some(part) = self.find(device) {
+            let found = self.find(device);
+            let is_done = |part: &P| done.iter().any(|own| std::ptr::eq(*own, part));
+            if let Some(part) = found.filter(|part| !is_done(part)) {
                 each(part)?;
+                done.push(part);
             }
         }
         Ok(())

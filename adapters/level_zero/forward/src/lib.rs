@@ -10,6 +10,10 @@
 //! | zeEventQueryStatus | not ready for ever | as zeEventHostSynchronize without patience |
 //!
 //! `ZE_ENABLE_ALT_DRIVERS` names the library to the loader.
+//!
+//! `FORWARD_LEVEL_ZERO_COMPUTE_QUEUES=N` gives each device N compute queues, which stand for one: Intel's driver has
+//! several only with a device, and crashes on `ZEX_NUMBER_OF_CCS` without. Each immediate list is then named on
+//! standard error with its device, ordinal and index.
 
 #![allow(non_snake_case, non_camel_case_types)]
 
@@ -96,6 +100,16 @@ macro_rules! forward {
     (@own zeGetContextProcAddrTable $table:ident) => {
         replace!($table: pfnMakeMemoryResident of RESIDENT by make_resident, pfnEvictMemory of EVICT by evict)
     };
+    (@own zeGetDeviceProcAddrTable $table:ident) => {
+        if compute_queues().is_some() {
+            replace!($table: pfnGetCommandQueueGroupProperties of GROUPS by groups)
+        }
+    };
+    (@own zeGetCommandListProcAddrTable $table:ident) => {
+        if compute_queues().is_some() {
+            replace!($table: pfnCreateImmediate of IMMEDIATE by immediate)
+        }
+    };
     (@own zeGetVirtualMemProcAddrTable $table:ident) => {
         replace!($table: pfnMap of MAP by map)
     };
@@ -118,6 +132,14 @@ static RESIDENT: OnceLock<pfn::zeContextMakeMemoryResident> = OnceLock::new();
 static EVICT: OnceLock<pfn::zeContextEvictMemory> = OnceLock::new();
 static MAP: OnceLock<pfn::zeVirtualMemMap> = OnceLock::new();
 static SYNCHRONIZE: OnceLock<pfn::zeEventHostSynchronize> = OnceLock::new();
+static GROUPS: OnceLock<pfn::zeDeviceGetCommandQueueGroupProperties> = OnceLock::new();
+static IMMEDIATE: OnceLock<pfn::zeCommandListCreateImmediate> = OnceLock::new();
+
+/// The number of compute queues that devices pretend to have.
+fn compute_queues() -> Option<u32> {
+    let number = std::env::var("FORWARD_LEVEL_ZERO_COMPUTE_QUEUES").ok()?;
+    number.parse().ok()
+}
 
 /// Without a device the driver reports that it is not initialised, once its own work is done.
 fn forgiven(answer: ze_result_t) -> ze_result_t {
@@ -174,4 +196,46 @@ unsafe extern "C" fn query(event: ze_event_handle_t) -> ze_result_t {
         Some(intel) => unsafe { intel(event, 0) },
         None => ZE_RESULT_ERROR_UNINITIALIZED,
     }
+}
+
+unsafe extern "C" fn groups(
+    device: ze_device_handle_t,
+    count: *mut u32,
+    all: *mut ze_command_queue_group_properties_t,
+) -> ze_result_t {
+    let Some(intel) = GROUPS.get() else {
+        return ZE_RESULT_ERROR_UNINITIALIZED;
+    };
+    // SAFETY: the caller's arguments, as they are.
+    let answer = unsafe { intel(device, count, all) };
+    if answer != ZE_RESULT_SUCCESS || all.is_null() {
+        return answer;
+    }
+    // SAFETY: the driver wrote `count` descriptions.
+    let all = unsafe { std::slice::from_raw_parts_mut(all, *count as usize) };
+    for group in all {
+        if group.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE != 0 {
+            group.numQueues = compute_queues().unwrap_or(group.numQueues);
+        }
+    }
+    answer
+}
+
+unsafe extern "C" fn immediate(
+    context: ze_context_handle_t,
+    device: ze_device_handle_t,
+    desc: *const ze_command_queue_desc_t,
+    list: *mut ze_command_list_handle_t,
+) -> ze_result_t {
+    // SAFETY: the caller's description, or null.
+    let (Some(intel), Some(asked)) = (IMMEDIATE.get(), unsafe { desc.as_ref() }) else {
+        return ZE_RESULT_ERROR_UNINITIALIZED;
+    };
+    eprintln!("list {:?} {} {}", device.0, asked.ordinal, asked.index);
+    if compute_queues().is_some_and(|count| asked.index >= count) {
+        return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    }
+    let own = ze_command_queue_desc_t { index: 0, ..*asked };
+    // SAFETY: the caller's arguments, but for the index.
+    unsafe { intel(context, device, &own, list) }
 }

@@ -29,8 +29,27 @@ pub const IMAGE_LAYERS: u32 = 2048;
 pub struct Group {
     pub flags: ze_command_queue_group_property_flags_t,
     pub fill_bytes: usize,
-    pub queues: u32,
+    /// How many there are where no variable says otherwise.
+    queues: u32,
 }
+
+impl Group {
+    pub fn queues(&self) -> u32 {
+        match self.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE {
+            0 => self.queues,
+            _ => compute_queues().unwrap_or(self.queues),
+        }
+    }
+}
+
+/// The number of compute queues that a variable gives devices.
+fn compute_queues() -> Option<u32> {
+    script::variable("COMPUTE_QUEUES").and_then(|text| text.parse().ok())
+}
+
+/// Device ids: of a Battlemage, and of a Ponte Vecchio.
+const USUAL_ID: u32 = 0xe20b;
+const SLICED_ID: u32 = 0x0bd5;
 
 pub const GROUPS: &[Group] = &[
     Group {
@@ -226,7 +245,7 @@ entries! {
             pNext: (*out).pNext,
             r#type: ZE_DEVICE_TYPE_GPU,
             vendorId: 0x8086,
-            deviceId: 0xe20b,
+            deviceId: compute_queues().map_or(USUAL_ID, |_| SLICED_ID),
             flags,
             subdeviceId: tile.and_then(|tile| u32::try_from(tile).ok()).unwrap_or(0),
             coreClockRate: 2000,
@@ -286,7 +305,7 @@ entries! {
         fill(count, out, GROUPS, |to, from| {
             to.flags = from.flags;
             to.maxMemoryFillPatternSize = from.fill_bytes;
-            to.numQueues = from.queues;
+            to.numQueues = from.queues();
         })
     }
 

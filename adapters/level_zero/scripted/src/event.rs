@@ -288,6 +288,10 @@ fn states(count: usize) -> Answer<Mapped> {
     mapped.ok_or(ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY)
 }
 
+/// Places in a handle of a pool for other processes: flags, and the process that made it.
+const NAMED: usize = 26;
+const PROCESS: usize = 28;
+
 entries! {
     fn zeEventPoolCreate(
         context: ze_context_handle_t, desc: *const ze_event_pool_desc_t, count: u32,
@@ -327,7 +331,13 @@ entries! {
     fn zeEventPoolGetIpcHandle(pool: ze_event_pool_handle_t, out: *mut ze_ipc_event_pool_handle_t) {
         let own = POOLS.get(pool.0)?;
         let file = own.file.as_ref().ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
-        put(out, ze_ipc_event_pool_handle_t { data: memory::handle_of(file.descriptor()) })
+        let mut data = memory::handle_of(file.descriptor());
+        // As Intel's newer drivers.
+        data[NAMED] = 3;
+        for (to, from) in data[PROCESS..].iter_mut().zip(std::process::id().to_ne_bytes()) {
+            *to = from.cast_signed();
+        }
+        put(out, ze_ipc_event_pool_handle_t { data })
     }
 
     fn zeEventPoolPutIpcHandle(context: ze_context_handle_t, handle: ze_ipc_event_pool_handle_t) {
@@ -340,6 +350,10 @@ entries! {
     ) {
         context::check(context)?;
         given(out)?;
+        // Intel's driver takes the descriptor of the process that is named. Nobody here means that.
+        if memory::descriptor_of(&handle.data[PROCESS..]) != 0 {
+            return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
+        }
         let number = memory::descriptor_of(&handle.data);
         let count = memory::file_bytes(number)? / STATE_BYTES;
         let file = memory::duplicate(number, STATE_BYTES)?;

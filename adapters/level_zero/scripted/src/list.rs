@@ -144,7 +144,7 @@ impl List {
 
 pub fn check_group(ordinal: u32, index: u32) -> Answer {
     let group = device::GROUPS.get(ordinal as usize);
-    match group.is_some_and(|group| index < group.queues) {
+    match group.is_some_and(|group| index < group.queues()) {
         true => Ok(()),
         false => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
     }

@@ -7,6 +7,7 @@
 //! | `SCRIPTED_LEVEL_ZERO_DEVICES` | number of devices, 1 to 4 |
 //! | `SCRIPTED_LEVEL_ZERO_PEERS` | 0: no device reaches another one's memory |
 //! | `SCRIPTED_LEVEL_ZERO_TILES` | number of tiles of a card, up to 4; by default none |
+//! | `SCRIPTED_LEVEL_ZERO_COMPUTE_QUEUES` | number of compute queues of a device, which then has the id of a Ponte Vecchio; by default 1 |
 //! | `SCRIPTED_LEVEL_ZERO_COMBINED` | 1: tiles are listed as devices, and have their card as root |
 //! | `SCRIPTED_LEVEL_ZERO_INTEGRATED` | 1: devices share the host's memory |
 //! | `SCRIPTED_LEVEL_ZERO_MAX_ALLOC` | the largest allocation without relaxed limits, in MiB; by default all memory |

@@ -65,6 +65,14 @@ pub struct BlockFlags {
     pub load: bool,
 }
 
+/// A queue of a group of queues.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ComputeQueue {
+    /// The group.
+    pub ordinal: u32,
+    pub index: u32,
+}
+
 impl Facts {
     pub fn read(platform: &Platform, device: ze_device_handle_t) -> Result<Self> {
         let api = platform.api();
@@ -199,6 +207,24 @@ impl Facts {
     pub fn compute_group(&self) -> Option<(u32, &ze_command_queue_group_properties_t)> {
         let mut all = (0..).zip(&self.groups);
         all.find(|(_, group)| group.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE != 0)
+    }
+
+    /// The queues that run kernels, of each group with several.
+    pub fn compute_queues(&self) -> Vec<ComputeQueue> {
+        let compute = |group: &&ze_command_queue_group_properties_t| {
+            group.flags & ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE != 0 && group.numQueues > 1
+        };
+        let all = (0..).zip(&self.groups).filter(|(_, group)| compute(group));
+        all.flat_map(|(ordinal, group)| {
+            (0..group.numQueues).map(move |index| ComputeQueue { ordinal, index })
+        })
+        .collect()
+    }
+
+    /// Whether this is a Ponte Vecchio, whose compute queues have execution units of their own. Those of other products
+    /// share theirs.
+    pub fn is_ponte_vecchio(&self) -> bool {
+        matches!(self.base.deviceId & 0xff0, 0xbd0 | 0xb60)
     }
 
     /// The sizes of sub-groups, the smallest first.

@@ -179,6 +179,20 @@ impl Device {
     fn part_count(&self) -> u32 {
         self.parts().len() as u32
     }
+
+    /// The tiles that the device consists of.
+    fn stacks(&self) -> u32 {
+        match self.parent {
+            None => self.part_count().max(1),
+            Some(_) => 1,
+        }
+    }
+
+    /// The number of slices that share the execution units of the device's tile; 1 for no slice.
+    fn slices_beside(&self) -> u32 {
+        let tile = self.slice.and(self.parent.as_ref());
+        tile.map_or(1, |tile| tile.part_count().max(1))
+    }
 }
 
 /// Writes a property. `UNSUPPORTED_ENUMERATION` if the driver does not report it.
@@ -219,20 +233,26 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         // Partitions.
         Is::ParentDevice => out.handle(this.parent.as_deref()),
         Is::SupportedPartitions => match this.part_count() {
-            0 => out.slice::<ur_device_partition_t>(&[]),
-            _ => out.slice(&[UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN]),
+            // A single part is no split.
+            0 | 1 => out.slice::<ur_device_partition_t>(&[]),
+            _ => out.slice(this.partitions()),
         },
         Is::PartitionMaxSubDevices => out.value(this.part_count()),
         Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(
             UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA.0
                 | UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE.0,
         )),
-        Is::PartitionType => match &this.parent {
-            None => out.slice::<ur_device_partition_property_t>(&[]),
-            Some(_) => out.slice(&[ur_device_partition_property_t {
+        Is::PartitionType => match (&this.parent, this.slice) {
+            (None, _) => out.slice::<ur_device_partition_property_t>(&[]),
+            (_, Some(_)) => out.slice(&[ur_device_partition_property_t {
+                r#type: UR_DEVICE_PARTITION_BY_CSLICE,
+                value: ur_device_partition_value_t { count: 0 },
+            }]),
+            // The domain that a tile is, whichever name it was asked by.
+            (_, None) => out.slice(&[ur_device_partition_property_t {
                 r#type: UR_DEVICE_PARTITION_BY_AFFINITY_DOMAIN,
                 value: ur_device_partition_value_t {
-                    affinity_domain: UR_DEVICE_AFFINITY_DOMAIN_FLAG_NEXT_PARTITIONABLE,
+                    affinity_domain: UR_DEVICE_AFFINITY_DOMAIN_FLAG_NUMA,
                 },
             }]),
         },
@@ -244,16 +264,17 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::CompositeDevice => out.handle(this.composite().map(|card| &**card)),
 
         // Units, work-groups and sub-groups.
-        Is::MaxComputeUnits | Is::GpuEuCount => out.value(this.units()),
+        Is::MaxComputeUnits => out.value(this.units() / this.slices_beside()),
+        Is::GpuEuCount => out.value(this.units()),
         Is::NumComputeUnits => out.value(this.cores()),
         Is::GpuEuSimdWidth => out.value(base.physicalEUSimdWidth),
         Is::GpuEuSlices => out.value(base.numSlices),
         Is::GpuEuCountPerSubslice | Is::EusPerXeCore => out.value(base.numEUsPerSubslice),
         Is::GpuSubslicesPerSlice | Is::XeCoresPerCluster => out.value(base.numSubslicesPerSlice),
         Is::GpuHwThreadsPerEu => out.value(base.numThreadsPerEU),
-        Is::XeStackCount => out.value(this.part_count().max(1)),
+        Is::XeStackCount => out.value(this.stacks()),
         Is::XeRegionsPerStack => out.value(1u32),
-        Is::XeClustersPerRegion => out.value(base.numSlices),
+        Is::XeClustersPerRegion => out.value(base.numSlices / this.stacks()),
         Is::MaxLanesPerHwThread => out.value(facts.sub_groups().iter().copied().max().unwrap_or(1)),
         Is::MaxClockFrequency => out.value(base.coreClockRate),
         Is::MaxWorkItemDimensions => out.value(3u32),
@@ -287,11 +308,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
                 | UR_DEVICE_EXEC_CAPABILITY_FLAG_NATIVE_KERNEL.0,
         )),
         Is::KernelLaunchCapabilities => out.value(UR_KERNEL_LAUNCH_PROPERTIES_FLAG_COOPERATIVE),
-        Is::MaxComputeQueueIndices => out.value(
-            facts
-                .compute_group()
-                .map_or(0, |(_, group)| group.numQueues),
-        ),
+        Is::MaxComputeQueueIndices => out.value(this.compute_queue_count()),
 
         // The system interface.
         Is::CurrentClockThrottleReasons => out.value(this.system()?.throttle_reasons()?),

@@ -122,10 +122,8 @@ pub(super) fn regular(
     chain: *const c_void,
 ) -> Result<List> {
     let api = context.api;
-    let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-    let (ordinal, _) = device.facts.compute_group().ok_or(none)?;
     let desc = ze_command_list_desc_t {
-        commandQueueGroupOrdinal: ordinal,
+        commandQueueGroupOrdinal: device.compute_ordinal()?,
         pNext: chain,
         flags: ZE_COMMAND_LIST_FLAG_IN_ORDER,
         ..Default::default()

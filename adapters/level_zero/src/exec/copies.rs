@@ -77,11 +77,11 @@ pub fn copies(
     Copies::new(devices.iter().map(place), bytes)
 }
 
-/// The place of a device, or of the card that it is a tile of.
+/// The place of a device, or of the device that it is a part of.
 pub fn home<'a>(copies: &'a Copies, device: &Device) -> Result<&'a Arc<Place>> {
     let own = copies.home(device.raw());
     match device.parent() {
-        Some(card) => own.or_else(|_| copies.home(card.raw())),
+        Some(whole) => own.or_else(|_| home(copies, whole)),
         None => own,
     }
 }

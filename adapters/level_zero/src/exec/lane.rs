@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
-use ur::object::{Error, Object, Result};
+use ur::object::{Object, Result};
 use ur::stream::{Deferred, HostFunction, HostPoint, Timestamps, Work};
 use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
@@ -66,8 +66,7 @@ impl Lane {
         device: &Object<Device>,
         flags: ur_queue_flags_t,
     ) -> Result<Self> {
-        let none = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        let (ordinal, group) = device.facts.compute_group().ok_or(none)?;
+        let queue = device.compute_queue()?;
         let settings = Settings::get();
         let is_in_order = keeps_order(device.platform());
         let mut hints = 0;
@@ -80,8 +79,8 @@ impl Lane {
         let high = flags.contains(UR_QUEUE_FLAG_PRIORITY_HIGH);
         let low = flags.contains(UR_QUEUE_FLAG_PRIORITY_LOW);
         let desc = ze_command_queue_desc_t {
-            ordinal,
-            index: settings.compute_engine.of(group.numQueues),
+            ordinal: queue.ordinal,
+            index: queue.index,
             flags: hints,
             mode: match settings.synchronous {
                 true => ZE_COMMAND_QUEUE_MODE_SYNCHRONOUS,

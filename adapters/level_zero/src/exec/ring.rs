@@ -52,6 +52,24 @@ pub fn set_descriptor(data: &mut [std::ffi::c_char], number: i32) {
     }
 }
 
+/// The place of the process in a handle of a pool of Intel's newer drivers, and of a byte that is not 0 in such a
+/// handle of events that the host sees. It is 0 in older drivers' handles.
+const PROCESS: usize = 28;
+const IS_NAMED: usize = 26;
+
+/// The bytes of a driver's handle of a pool for another process, without this process in them. The opener's driver would
+/// look in this process for the descriptor that the opener puts in. A driver uses the descriptor as it is where no process
+/// is named.
+fn unnamed(handle: &ze_ipc_event_pool_handle_t) -> [u8; size_of::<ze_ipc_event_pool_handle_t>()] {
+    let mut bytes = handle.data.map(std::ffi::c_char::cast_unsigned);
+    let own = std::process::id().to_ne_bytes();
+    let is_named = bytes[IS_NAMED] != 0 && bytes[PROCESS..].starts_with(&own);
+    if is_named {
+        bytes[PROCESS..PROCESS + own.len()].fill(0);
+    }
+    bytes
+}
+
 impl Ring {
     /// What crosses to another process: the bytes of the page, and of the pool, which has none of its own.
     pub const PARTS: [usize; 2] = [SharedPage::WORDS * size_of::<u64>(), 0];
@@ -80,7 +98,7 @@ impl Ring {
         // SAFETY: a live pool, and room for the handle.
         unsafe { call!(api, zeEventPoolGetIpcHandle(pool, &mut handle)) }?;
         let file = duplicate(descriptor_of(&handle.data)).map_err(|_| Error::unsupported())?;
-        let bytes = handle.data.map(std::ffi::c_char::cast_unsigned);
+        let bytes = unnamed(&handle);
         let words = bytes.as_chunks::<{ size_of::<u64>() }>().0;
         for (to, from) in own.page.words()[HANDLE..].iter().zip(words) {
             to.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
@@ -206,5 +224,30 @@ impl Drop for Ring {
         }
         // SAFETY: made by this, and no event of it is left.
         unsafe { (api.zeEventPoolDestroy)(self.pool) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(bytes: &[(usize, u8)]) -> ze_ipc_event_pool_handle_t {
+        let mut handle = ze_ipc_event_pool_handle_t::default();
+        for (at, byte) in bytes {
+            handle.data[*at] = byte.cast_signed();
+        }
+        handle
+    }
+
+    #[test]
+    fn a_newer_drivers_handle_loses_its_process() {
+        let mut bytes = vec![(0, 7), (IS_NAMED, 3)];
+        let without = unnamed(&handle(&bytes));
+        let own = std::process::id().to_ne_bytes();
+        bytes.extend((PROCESS..).zip(own));
+        assert_eq!(unnamed(&handle(&bytes)), without);
+        // Flags of an older driver that happen to be this number.
+        let old: Vec<_> = (PROCESS..).zip(own).collect();
+        assert_eq!(unnamed(&handle(&old))[PROCESS..PROCESS + 4], own);
     }
 }

@@ -123,8 +123,7 @@ impl Places {
     }
 
     fn index(&self, device: &Object<Device>) -> Result<usize> {
-        let mut places = self.places.iter();
-        let found = places.position(|place| std::ptr::eq(&*place.device, device));
+        let found = Device::position(self.places.iter().map(|place| &place.device), device);
         found.ok_or(NOWHERE)
     }
 

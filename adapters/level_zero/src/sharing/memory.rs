@@ -81,19 +81,7 @@ pub(super) struct OpenedMemory {
 impl OpenedMemory {
     fn open(context: &Arc<NativeContext>, device: &Object<Device>, file: &OwnedFd) -> Result<Self> {
         let api = context.api;
-        let number = file.as_raw_fd();
-        let mut handle = ze_ipc_mem_handle_t::default();
-        let made = api.descriptors().map(|(_, of_descriptor)| {
-            let number = u64::from(number.unsigned_abs());
-            // SAFETY: an open descriptor, and room for the handle.
-            unsafe { of_descriptor(context.raw, number, &mut handle) }
-        });
-        match made {
-            None | Some(ZE_RESULT_ERROR_UNSUPPORTED_FEATURE) => {
-                exec::set_descriptor(&mut handle.data, number);
-            }
-            Some(code) => check(code, "zeMemGetIpcHandleFromFileDescriptorExp")?,
-        }
+        let handle = Self::handle(context, file);
         let mut start = null_mut();
         // SAFETY: a handle of this process, and room for the address.
         unsafe {
@@ -109,6 +97,26 @@ impl OpenedMemory {
         let (whole, bytes) = exec::allocation(context, own.start)?;
         exec::add_memory(context, device, whole, bytes)?;
         Ok(own)
+    }
+}
+
+impl OpenedMemory {
+    /// The driver's handle of a descriptor of another process. Intel's driver makes handles of its own process's
+    /// descriptors alone. It opens one that begins with a descriptor, and is 0 otherwise.
+    fn handle(context: &NativeContext, file: &OwnedFd) -> ze_ipc_mem_handle_t {
+        let number = file.as_raw_fd();
+        let mut handle = ze_ipc_mem_handle_t::default();
+        let made = context.api.descriptors().map(|(_, of_descriptor)| {
+            let number = u64::from(number.unsigned_abs());
+            // SAFETY: an open descriptor, and room for the handle.
+            let code = unsafe { of_descriptor(context.raw, number, &mut handle) };
+            check(code, "zeMemGetIpcHandleFromFileDescriptorExp")
+        });
+        if !matches!(made, Some(Ok(()))) {
+            handle = ze_ipc_mem_handle_t::default();
+            exec::set_descriptor(&mut handle.data, number);
+        }
+        handle
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +34,7 @@ ur::dl::symbols! {
             scripted_query: extern "C" fn() -> Answer,
             scripted_report: unsafe extern "C" fn(*mut c_char, usize),
             scripted_counts: unsafe extern "C" fn(*mut c_char, usize),
+            zeCommandListImmediateGetIndex: unsafe extern "C" fn(*mut c_void, *mut u32) -> u32,
         }
         optional {}
     }
@@ -100,6 +101,16 @@ impl FakeDriver {
 
     pub fn lose_device(&self, index: usize) {
         (self.0.scripted_lose_device)(index);
+    }
+
+    /// The index of the queue that a native immediate list submits to.
+    pub fn list_index(&self, native: ur_native_handle_t) -> u32 {
+        let mut index = u32::MAX;
+        let list = std::ptr::with_exposed_provenance_mut(native);
+        // SAFETY: a live list of a test's.
+        let code = unsafe { (self.0.zeCommandListImmediateGetIndex)(list, &mut index) };
+        assert_eq!(code, 0, "zeCommandListImmediateGetIndex");
+        index
     }
 
     /// The calls since the last script, by function.

@@ -45,6 +45,7 @@ const SILENT: &[(&str, &str)] = &[
     ("zeContextMakeMemoryResident", "pools are trimmed, and it is tried again"),
     ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
     ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
+    ("zeMemGetIpcHandleFromFileDescriptorExp", "a handle is then made by hand"),
     ("zeModuleBuildLogGetString", "a log is then empty"),
     ("zeModuleGetKernelNames", "a program then names no kernel"),
     ("zeModuleGetNativeBinary", "a program then has no code to give out"),

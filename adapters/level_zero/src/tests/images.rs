@@ -80,7 +80,7 @@ pub fn with_images(steps: &mut Steps, place: &Place) {
             });
         }
         release(steps, &[written, copied, read]);
-        look(steps, place);
+        look(steps, context, queue);
     }
     for mem in [image, other].into_iter().filter(|mem| !mem.is_null()) {
         step!(steps, Mem.pfnRelease(mem));
@@ -93,8 +93,7 @@ fn read_rows(from: *mut u8, pitch: usize) -> Vec<Vec<u8>> {
 }
 
 /// A launch with an image of one dimension and a sampler, which are released before it ends.
-fn look(steps: &mut Steps, place: &Place) {
-    let (context, queue) = (place.context, place.one);
+pub fn look(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
     let il = spirv::look();
     let program = make!(
         steps,
@@ -166,12 +165,46 @@ fn look(steps: &mut Steps, place: &Place) {
     step!(steps, Program.pfnRelease(program));
 }
 
-/// An image that goes from one device to the other and back.
+/// An image of a context that a queue writes and reads.
+pub fn move_through(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_handle_t) {
+    let ((format, desc), flags) = (flat_image(), UR_MEM_FLAG_READ_WRITE);
+    let image = make!(
+        steps,
+        Mem.pfnImageCreate(context, flags, &format, &desc, null_mut())
+    );
+    let (from, to, blocks) = (host(26), host(27), false as _);
+    // SAFETY: memory of the test's.
+    unsafe { from.write_bytes(9, SIZE) };
+    let written = enqueue!(
+        steps,
+        &[],
+        Enqueue.pfnMemImageWrite(queue, image, blocks, ORIGIN, WHOLE, 0, 0, from.cast())
+    );
+    let read_back = enqueue!(
+        steps,
+        &[written],
+        Enqueue.pfnMemImageRead(queue, image, blocks, ORIGIN, WHOLE, 0, 0, to.cast())
+    );
+    if wait(steps, read_back) {
+        steps.expect("an image of one device", || {
+            read(to.cast(), 4 * SIDE * SIDE) == [9; 4 * SIDE * SIDE]
+        });
+    }
+    release(steps, &[written, read_back]);
+    step!(steps, Mem.pfnRelease(image));
+}
+
+/// An image of two devices.
 pub fn of_two_devices(steps: &mut Steps, place: &Place) {
-    let [first, second] = place.devices[..] else {
-        return;
-    };
-    let context = make!(steps, Context.pfnCreate(2, place.devices.as_ptr(), null()));
+    if let [first, second] = place.devices[..] {
+        between(steps, [first, second]);
+    }
+}
+
+/// An image of a context of two devices, which goes from one to the other and back.
+pub fn between(steps: &mut Steps, devices: [ur_device_handle_t; 2]) {
+    let [first, second] = devices;
+    let context = make!(steps, Context.pfnCreate(2, devices.as_ptr(), null()));
     if context.is_null() {
         return;
     }

@@ -8,9 +8,11 @@ pub enum Differs {
     Meant(&'static str),
     /// Neither has a value, and the errors differ.
     Error(&'static str),
+    /// Ours is an error, and theirs another one or no parts.
+    Refused(&'static str),
 }
 
-use Differs::{Error, Later, Meant};
+use Differs::{Error, Later, Meant, Refused};
 
 impl Differs {
     /// Whether these two values are the difference.
@@ -20,13 +22,14 @@ impl Differs {
             Later(_) => matches!(own, "false" | "0") && !is_error(their),
             Meant(_) => !is_error(own),
             Error(_) => own.contains("UNSUPPORTED_ENUMERATION") && is_error(their),
+            Refused(_) => is_error(own) && (is_error(their) || their == "UR_RESULT_SUCCESS 0"),
         }
     }
 
     pub fn text(&self) -> String {
         match self {
             Later(text) => format!("not yet: {text}"),
-            Meant(text) => (*text).to_owned(),
+            Meant(text) | Refused(text) => (*text).to_owned(),
             Error(text) => format!("no value: {text}"),
         }
     }
@@ -88,3 +91,46 @@ pub const DIFFERENCES: &[(&str, Differs)] = &[
         Meant("flags of the engine, which takes more of them"),
     ),
 ];
+
+/// The properties of parts, what becomes of partitions (`BY_`), and the engines of queues.
+pub const PARTS: &[(&str, Differs)] = &[
+    (
+        "QUEUE",
+        Meant("a queue of a slice is on the slice's engine; theirs is always on the first"),
+    ),
+    (
+        "REFERENCE_COUNT",
+        Meant("parts live as long as the adapter, so that nobody counts"),
+    ),
+    (
+        "COMPOSITE_DEVICE",
+        Meant(
+            "composite devices are of tiles that are devices; theirs names the card of a part too",
+        ),
+    ),
+    ("XE_STACK_COUNT", STACKS),
+    ("XE_CLUSTERS_PER_REGION", STACKS),
+    (
+        "BY_CSLICE_1",
+        Meant("slices take no value; theirs refuses one, which some clients leave uninitialised"),
+    ),
+    ("BY_CSLICE", NO_PARTS),
+    ("BY_CSLICE_1", NO_PARTS),
+    ("BY_NEXT", NO_PARTS),
+    ("BY_NUMA", NO_PARTS),
+    ("BY_L3", OTHER_WAYS),
+    ("BY_EQUALLY", OTHER_WAYS),
+    ("BY_COUNTS", OTHER_WAYS),
+    (
+        "BY_NOTHING",
+        Refused("no enumerator is INVALID_ENUMERATION; theirs is INVALID_VALUE"),
+    ),
+];
+
+const STACKS: Differs = Meant(
+    "the stacks of the device itself, on every product; theirs are the card's, of Ponte Vecchio alone",
+);
+const NO_PARTS: Differs =
+    Refused("a split without parts is DEVICE_PARTITION_FAILED; theirs succeeds with none");
+const OTHER_WAYS: Differs =
+    Refused("a split that no device has is UNSUPPORTED_FEATURE; theirs is INVALID_VALUE");
