@@ -55,12 +55,13 @@ pub use driver::deferred::{
 pub use driver::host;
 pub use driver::{
     Compiled, CompletionCallback, Devices, Driver, FAILED, Kind, MappedPointer, NativeLimits,
-    NativePool, NativeRecord, Progress, Step, in_user_function,
+    NativePool, NativeRecord, Progress, QueueOptions, Step, in_user_function,
 };
 pub use engine::{Engine, EngineSlot};
 pub use event::Event;
 pub use program::{Built, Part, Parts};
 pub use queue::Queue;
+
 pub use queue::graph::{ExecutableGraph, Graph};
 pub use recording::command_buffer::{CommandBuffer, RecordedCommand, UPDATES};
 pub use usm::domain::Domain;

@@ -11,7 +11,7 @@ pub use fixture::*;
 
 use super::{
     Compiled, CompletionCallback, Devices, Driver, FAILED, Hooked, Kind, LaunchRequest, Payload,
-    Progress, Runtime, Step, Timestamps, Work,
+    Progress, QueueOptions, Runtime, Step, Timestamps, Work,
 };
 use crate::abi::*;
 use crate::hal::{self, Backend};
@@ -123,7 +123,7 @@ macro_rules! fake {
             fn lane(
                 devices: &Devices<Self>,
                 _device: &Object<FakeDevice>,
-                _flags: ur_queue_flags_t,
+                _: &QueueOptions,
                 clock: &Arc<Clock>,
             ) -> Result<FakeLane> {
                 let driver = Arc::clone(devices.state());

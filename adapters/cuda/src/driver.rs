@@ -9,8 +9,8 @@ use ur::object::env::Env;
 use ur::object::{Error, Handles, Object, Result, ensure};
 use ur::stream::{
     Compiled, CompletionCallback, Devices, Driver, HostFunction, Kind, LaunchRequest,
-    MappedPointer, NativeLimits, NativePool, NativeRecord, Payload, PlainLaunch, Progress, Step,
-    Timestamps, Work,
+    MappedPointer, NativeLimits, NativePool, NativeRecord, Payload, PlainLaunch, Progress,
+    QueueOptions, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -154,10 +154,10 @@ impl Driver for Cuda {
     fn lane(
         devices: &Devices<Self>,
         device: &Object<Device>,
-        flags: ur_queue_flags_t,
+        options: &QueueOptions,
         _: &Arc<Clock>,
     ) -> Result<Lane> {
-        Lane::open(gpu(devices, Some(device))?, flags)
+        Lane::open(gpu(devices, Some(device))?, options.flags)
     }
 
     fn submit(

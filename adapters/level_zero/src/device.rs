@@ -238,16 +238,18 @@ impl Device {
         }
     }
 
-    /// The queue of a new lane: a slice's own, else as the variable says. `INVALID_DEVICE` if there is none.
-    pub fn compute_queue(&self) -> Result<ComputeQueue> {
-        let chosen = || {
-            let index = Settings::get()
-                .compute_engine
-                .of(self.compute_queue_count());
-            let ordinal = self.compute_ordinal()?;
-            Ok(ComputeQueue { ordinal, index })
-        };
-        self.slice.map_or_else(chosen, Ok)
+    /// The queue of a new lane: the one that is asked for, a slice's own, else as the variable says. `INVALID_ARGUMENT` if
+    /// there is none of this index, `INVALID_DEVICE` if there is none at all.
+    pub fn compute_queue(&self, asked: Option<u32>) -> Result<ComputeQueue> {
+        let count = self.compute_queue_count();
+        let is_there = asked.is_none_or(|index| index < count);
+        ensure(is_there, UR_RESULT_ERROR_INVALID_ARGUMENT)?;
+        if let Some(own) = self.slice {
+            return Ok(own);
+        }
+        let ordinal = self.compute_ordinal()?;
+        let index = asked.unwrap_or_else(|| Settings::get().compute_engine.of(count));
+        Ok(ComputeQueue { ordinal, index })
     }
 
     /// Whether the device still answers, asked every tenth of a second at most. The driver notices a lost device inside
@@ -356,11 +358,18 @@ impl Device {
         Ok(free.min(self.facts.memory_bytes()))
     }
 
-    /// The devices that the user opened this one's memory to, a tile's its card's too.
+    /// The device, and those that it is a part of.
+    fn wholes(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |device| {
+            device.parent.as_deref().map(|one| &**one)
+        })
+    }
+
+    /// The devices that the user opened this one's memory to, or that of a device that it is a part of.
     pub fn accessors(&self) -> Vec<ze_device_handle_t> {
-        let mut all = self.accessors.lock().clone();
-        if let Some(card) = &self.parent {
-            all.extend(&*card.accessors.lock());
+        let mut all = HashSet::new();
+        for whole in self.wholes() {
+            all.extend(&*whole.accessors.lock());
         }
         all.into_iter().collect()
     }
@@ -376,10 +385,9 @@ impl Device {
         was_open
     }
 
-    /// Whether this is the other device, or a tile of it.
+    /// Whether this is the other device, or a part of it.
     pub fn is_part_of(&self, other: &Self) -> bool {
-        let is_other = |one: &Self| one.raw == other.raw;
-        is_other(self) || self.parent.as_ref().is_some_and(|card| is_other(card))
+        self.wholes().any(|whole| whole.raw == other.raw)
     }
 
     /// Whether the device can access a peer's memory.

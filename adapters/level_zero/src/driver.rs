@@ -8,7 +8,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
     Compiled, Devices, Driver, HostFunction, Kind, LaunchRequest, MappedPointer, NativeRecord,
-    Payload, PlainLaunch, Progress, Step, Timestamps, Work,
+    Payload, PlainLaunch, Progress, QueueOptions, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -67,14 +67,19 @@ impl Driver for LevelZero {
         device.parent().cloned()
     }
 
+    fn check_options(device: &Object<Device>, options: &QueueOptions) -> Result<()> {
+        device.compute_queue(options.compute_index).map(drop)
+    }
+
     fn lane(
         devices: &Devices<Self>,
         device: &Object<Device>,
-        flags: ur_queue_flags_t,
+        options: &QueueOptions,
         _: &Arc<Clock>,
     ) -> Result<Lane> {
-        let flags = Settings::get().submission(flags);
-        Lane::open(native(devices), device, flags)
+        let flags = Settings::get().submission(options.flags);
+        let queue = device.compute_queue(options.compute_index)?;
+        Lane::on(native(devices), device, queue, flags)
     }
 
     fn submit(

@@ -10,7 +10,7 @@ use ur::abi::*;
 use ur::object::{Object, Result, ensure};
 use ur::stream::{
     CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Pitched,
-    Progress, Timestamps, Work,
+    Progress, QueueOptions, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -58,7 +58,7 @@ impl Driver for Cpu {
     fn lane(
         _: &Devices<Self>,
         device: &Object<Device>,
-        _: ur_queue_flags_t,
+        _: &QueueOptions,
         clock: &Arc<Clock>,
     ) -> Result<Lane> {
         Lane::open(&device.machine.thread_pool()?, device.workers, clock).map_err(error)

@@ -10,7 +10,7 @@ use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{
     Compiled, CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer,
-    NativeRecord, Payload, PlainLaunch, Progress, Step, Timestamps, Work,
+    NativeRecord, Payload, PlainLaunch, Progress, QueueOptions, Step, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -59,10 +59,10 @@ impl Driver for OpenCl {
     fn lane(
         devices: &Devices<Self>,
         device: &Object<Device>,
-        flags: ur_queue_flags_t,
+        options: &QueueOptions,
         _: &Arc<Clock>,
     ) -> Result<Arc<Lane>> {
-        Lane::open(&devices.state().context, device, flags)
+        Lane::open(&devices.state().context, device, options.flags)
     }
 
     fn submit(

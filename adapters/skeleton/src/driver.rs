@@ -12,7 +12,7 @@ use ur::abi::*;
 use ur::hal::{NoKernel, NoMem};
 use ur::object::{Error, Object, Result};
 use ur::stream::{
-    Devices, Driver, Hooked, Kind, LaunchRequest, Payload, Progress, Timestamps, Work,
+    Devices, Driver, Hooked, Kind, LaunchRequest, Payload, Progress, QueueOptions, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -44,7 +44,7 @@ impl Driver for Skeleton {
     fn lane(
         _: &Devices<Self>,
         _: &Object<Device>,
-        _: ur_queue_flags_t,
+        _: &QueueOptions,
         clock: &Arc<Clock>,
     ) -> Result<Lane> {
         Lane::open(clock)

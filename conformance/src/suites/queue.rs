@@ -155,27 +155,29 @@ fn hint_flags(fixture: &Fixture) -> Done {
         .try_for_each(|hint| create_with(fixture, hint)?.ok())
 }
 
-/// A queue can be made with the highest compute queue index of the device.
+/// A queue can be made with each compute queue index of the device.
 fn index_properties(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     let indices: u32 = fixture.device_info(UR_DEVICE_INFO_MAX_COMPUTE_QUEUE_INDICES)?;
     if indices == 0 {
         return Err(Stop::skipped("the device has no compute queue indices"));
     }
-    let mut index = ur_queue_index_properties_t {
-        computeIndex: indices - 1,
-        ..Default::default()
-    };
-    let properties = ur_queue_properties_t {
-        pNext: (&raw mut index).cast(),
-        ..Default::default()
-    };
-    let mut raw = null_mut();
-    fixture
-        .ur
-        .urQueueCreate(context.raw, fixture.device, &properties, &mut raw)
-        .ok()?;
-    Queue::adopt(fixture.ur, raw).finish()
+    (0..indices).try_for_each(|wanted| {
+        let mut index = ur_queue_index_properties_t {
+            computeIndex: wanted,
+            ..Default::default()
+        };
+        let properties = ur_queue_properties_t {
+            pNext: (&raw mut index).cast(),
+            ..Default::default()
+        };
+        let mut raw = null_mut();
+        fixture
+            .ur
+            .urQueueCreate(context.raw, fixture.device, &properties, &mut raw)
+            .ok()?;
+        Queue::adopt(fixture.ur, raw).finish()
+    })
 }
 
 /// A retain and a release of a queue change its reference count by one.

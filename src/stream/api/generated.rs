@@ -24,7 +24,7 @@ use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
     CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
-    RecordedCommand, Runtime, UsmPool,
+    QueueOptions, RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -898,11 +898,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         device: &Object<B::Device>,
         properties: Option<&ur_queue_properties_t>,
     ) -> Result<Arc<Object<B::Queue>>> {
-        Queue::create(
-            this,
-            device,
-            properties.map_or_else(Default::default, |asked| asked.flags),
-        )
+        Queue::create(this, device, QueueOptions::of(properties))
     }
     fn event_create_with_native_handle(
         this: &Object<Self>,

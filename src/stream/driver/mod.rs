@@ -11,6 +11,7 @@ pub(crate) mod deferred;
 mod devices;
 pub mod host;
 mod native_pool;
+mod queue_options;
 mod user;
 
 use crate::abi::*;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use devices::Devices;
 pub use native_pool::{NativeLimits, NativePool};
+pub use queue_options::QueueOptions;
 pub use user::in_user_function;
 pub(crate) use user::{call_user, call_user_anyway};
 
@@ -140,11 +142,17 @@ pub trait Driver: Backend + Payload {
     /// A checked launch of [`Driver::submit_plain`]; `()` if the driver has none.
     type Plain: Default;
 
+    /// Checks what a queue is created with, beside its flags.
+    fn check_options(device: &Object<Self::Device>, options: &QueueOptions) -> Result<()> {
+        let _ = (device, options);
+        Ok(())
+    }
+
     /// Opens a lane. A driver that `TRACKS` raises the clock by itself.
     fn lane(
         devices: &Devices<Self>,
         device: &Object<Self::Device>,
-        flags: ur_queue_flags_t,
+        options: &QueueOptions,
         clock: &Arc<Clock>,
     ) -> Result<Self::Lane>;
 

@@ -23,7 +23,6 @@ mod submission;
 
 pub(crate) use submission::SubmissionGuard;
 
-use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Origin, Result};
 use crate::pool::{CacheResult, ExtentVersion, PoolKey, StreamCache};
 use crate::stream::engine::dependencies::{
@@ -33,7 +32,7 @@ use crate::stream::engine::{HostPoint, HostSignal, HostTimeline, LaneProgress, M
 
 use crate::stream::driver::Progress;
 use crate::stream::lane::tail::Tail;
-use crate::stream::{Driver, Engine, Timestamps, Work};
+use crate::stream::{Driver, Engine, QueueOptions, Timestamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, Lane, LaneId, Point};
 use biased_lock::{BiasedLock, BiasedLockGuard, RawBiasedLock};
 use failures::Dependents;
@@ -110,11 +109,11 @@ impl<D: Driver> LaneCore<D> {
     pub fn open(
         owner: Arc<dyn LaneOwner<D>>,
         device: &Arc<Object<D::Device>>,
-        flags: ur_queue_flags_t,
+        options: &QueueOptions,
         in_order: bool,
     ) -> Result<Arc<Self>> {
         let home = Arc::clone(&owner);
-        let make = |clock: &Arc<Clock>| D::lane(home.scope(), device, flags, clock);
+        let make = |clock: &Arc<Clock>| D::lane(home.scope(), device, options, clock);
         Self::over(owner, device, in_order, make)
     }
 

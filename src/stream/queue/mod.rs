@@ -39,7 +39,7 @@ use crate::stream::queue::out_of_order::OutOfOrder;
 use crate::stream::recording::command::Command;
 use crate::stream::recording::command::Target;
 use crate::stream::settings::pool_trace::Trace;
-use crate::stream::{Context, Driver, Engine, Timestamps, Work};
+use crate::stream::{Context, Driver, Engine, QueueOptions, Timestamps, Work};
 use crate::timeline::{Clock, Failure, Frontier, LaneId};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Queue<D: Driver> {
     pub(crate) shape: Shape<D>,
     context: Arc<Object<Context<D>>>,
     device: Arc<Object<D::Device>>,
-    flags: ur_queue_flags_t,
+    options: QueueOptions,
     pub(crate) capture: Capture<D>,
     /// The device of the context that this device is, or is a part of. Its pools serve the queue.
     home: Arc<Object<D::Device>>,
@@ -105,22 +105,24 @@ impl<D: Driver> Queue<D> {
     pub(crate) fn create(
         context: &Object<Context<D>>,
         device: &Object<D::Device>,
-        flags: ur_queue_flags_t,
+        options: QueueOptions,
     ) -> Result<Arc<Object<Self>>> {
         context.domain().engine().check()?;
         let home_at = context.index(device)?;
         let home = context.device(device)?;
+        D::check_options(device, &options)?;
         let device = device.arc();
         let context = context.arc();
-        let shape = if flags.contains(UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE) {
+        let is_out_of_order = UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+        let shape = if options.flags.contains(is_out_of_order) {
             Shape::OutOfOrder(Box::new(Mutex::new(OutOfOrder::new(
-                &context, &device, flags,
+                &context, &device, options,
             ))))
         } else {
             Shape::InOrder(LaneCore::open(
                 Arc::clone(&context) as _,
                 &device,
-                flags,
+                &options,
                 true,
             )?)
         };
@@ -129,7 +131,7 @@ impl<D: Driver> Queue<D> {
             device,
             home,
             home_at,
-            flags,
+            options,
             watched: watched(&shape),
             shape,
             leased: Leases::default(),
@@ -163,7 +165,7 @@ impl<D: Driver> Queue<D> {
             device,
             home,
             home_at,
-            flags,
+            options: flags.into(),
             watched: watched(&shape),
             shape,
             leased: Leases::default(),
@@ -337,7 +339,7 @@ impl<D: Driver> Queue<D> {
     }
 
     pub fn flags(&self) -> ur_queue_flags_t {
-        self.flags
+        self.options.flags
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine<D>> {
@@ -362,7 +364,7 @@ impl<D: Driver> Queue<D> {
 
     #[inline]
     pub(crate) fn is_profiled(&self) -> bool {
-        self.flags.contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
+        self.flags().contains(UR_QUEUE_FLAG_PROFILING_ENABLE)
     }
 
     /// Timestamps of a profiled command, if the queue profiles or `always` is set.
@@ -539,7 +541,7 @@ impl<D: Driver> Queue<D> {
             QueueInfo::Context => out.handle(Some(&*this.context)),
             QueueInfo::Device => out.handle(Some(&*this.device)),
             QueueInfo::DeviceDefault | QueueInfo::Size => Err(on_device()),
-            QueueInfo::Flags => out.value(this.flags),
+            QueueInfo::Flags => out.value(this.flags()),
             QueueInfo::ReferenceCount => out.value(this.api_refs()),
             QueueInfo::Empty => out.boolean(this.engine().is_done(&this.everything())?),
         }

@@ -4,14 +4,13 @@
 //! no independent command can follow it: a lane held by host points takes only commands that wait
 //! for all of these points anyway. Few lanes serve the same points, and unneeded ones end.
 
-use crate::abi::ur_queue_flags_t;
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
 use crate::stream::driver::Progress;
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::{HostPoint, HostSignal};
 use crate::stream::lane::LaneCore;
-use crate::stream::{Context, Driver, Timestamps, Work};
+use crate::stream::{Context, Driver, QueueOptions, Timestamps, Work};
 use crate::timeline::{Failure, Frontier, Point, Pruned};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ const MAX_HOST_WAIT_LANES: usize = 4 * MAX_LANES;
 pub(crate) struct OutOfOrder<D: Driver> {
     context: Arc<Object<Context<D>>>,
     device: Arc<Object<D::Device>>,
-    flags: ur_queue_flags_t,
+    options: QueueOptions,
     lanes: Vec<Arc<LaneCore<D>>>,
     /// Dependencies of every later command.
     barrier: Dependencies,
@@ -39,12 +38,12 @@ impl<D: Driver> OutOfOrder<D> {
     pub fn new(
         context: &Arc<Object<Context<D>>>,
         device: &Arc<Object<D::Device>>,
-        flags: ur_queue_flags_t,
+        options: QueueOptions,
     ) -> Self {
         Self {
             context: Arc::clone(context),
             device: Arc::clone(device),
-            flags,
+            options,
             lanes: Vec::new(),
             barrier: Dependencies::default(),
             off_lane: Pruned::default(),
@@ -319,7 +318,7 @@ impl<D: Driver> OutOfOrder<D> {
         let lane = LaneCore::open(
             Arc::clone(&self.context) as _,
             &self.device,
-            self.flags,
+            &self.options,
             false,
         )?;
         self.lanes.push(lane);

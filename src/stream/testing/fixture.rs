@@ -54,7 +54,7 @@ impl<D: AnyFake> Fixture<D> {
     }
 
     pub fn queue(&self, flags: ur_queue_flags_t) -> QueueArc<D> {
-        Queue::create(&self.context, &self.device, flags).unwrap()
+        Queue::create(&self.context, &self.device, flags.into()).unwrap()
     }
 
     pub fn in_order(&self) -> QueueArc<D> {

@@ -6,7 +6,7 @@ use crate::stream::engine::{Pending, Scope};
 use crate::stream::lane::LaneCore;
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::usm::memory::Memory;
-use crate::stream::{Driver, Engine, Progress};
+use crate::stream::{Driver, Engine, Progress, QueueOptions};
 use crate::timeline::sync::Mutex;
 use crate::timeline::{Clock, Frontier};
 use rustc_hash::FxHashMap;
@@ -180,7 +180,7 @@ impl<D: Driver> Domain<D> {
     ) -> Result<()> {
         self.engine().check()?;
         let clock = Clock::new();
-        let lane = D::lane(self, device, Default::default(), &clock)?;
+        let lane = D::lane(self, device, &QueueOptions::default(), &clock)?;
         match D::submit(&lane, 1, work, None)? {
             Progress::Done => Ok(()),
             Progress::Pending => D::block(&D::mark(&lane, 1)?),

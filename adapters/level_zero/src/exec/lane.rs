@@ -26,7 +26,7 @@ use super::work::Native;
 use super::{graph, times, work};
 use crate::LevelZero;
 use crate::context::NativeContext;
-use crate::device::Device;
+use crate::device::{ComputeQueue, Device};
 use crate::lz::*;
 use crate::platform::{Platform, Version};
 use crate::settings::Settings;
@@ -61,12 +61,21 @@ pub(super) fn keeps_order(platform: &Platform) -> bool {
 }
 
 impl Lane {
+    /// A lane on any queue of the device.
     pub fn open(
         context: &Arc<NativeContext>,
         device: &Object<Device>,
         flags: ur_queue_flags_t,
     ) -> Result<Self> {
-        let queue = device.compute_queue()?;
+        Self::on(context, device, device.compute_queue(None)?, flags)
+    }
+
+    pub fn on(
+        context: &Arc<NativeContext>,
+        device: &Object<Device>,
+        queue: ComputeQueue,
+        flags: ur_queue_flags_t,
+    ) -> Result<Self> {
         let settings = Settings::get();
         let is_in_order = keeps_order(device.platform());
         let mut hints = 0;

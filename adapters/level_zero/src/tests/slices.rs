@@ -506,3 +506,59 @@ fn slices_that_cannot_be_read_are_left_out() {
         });
     }
 }
+
+/// A queue with an index is on the engine of that index, and an index that the device does not have is refused when the
+/// queue is created. A slice has its own engine alone.
+#[test]
+fn queues_are_on_the_engine_that_they_ask_for() {
+    let name = "tests::slices::queues_are_on_the_engine_that_they_ask_for";
+    alone_with(name, VARIABLES, || {
+        let driver = FakeDriver::open();
+        let adapter = adapter();
+        let card = devices(adapter)[0];
+        let tiles = partition(card, NEXT).expect("tiles");
+        let slices = partition(tiles[1], CSLICE).expect("slices");
+        let context = context_of(&[card]);
+        let create = |device, flags, index| {
+            let mut index = ur_queue_index_properties_t {
+                computeIndex: index,
+                ..Default::default()
+            };
+            let properties = ur_queue_properties_t {
+                flags,
+                pNext: (&raw mut index).cast(),
+                ..Default::default()
+            };
+            let mut queue = null_mut();
+            match ur!(Queue.pfnCreate(context, device, &properties, &mut queue)) {
+                UR_RESULT_SUCCESS => Ok(queue),
+                error => Err(error),
+            }
+        };
+        let refused = Some(UR_RESULT_ERROR_INVALID_ARGUMENT);
+        for flags in [
+            ur_queue_flags_t(0),
+            UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE,
+        ] {
+            case("a card and a tile");
+            for device in [card, tiles[1]] {
+                for wanted in 0..SLICES as u32 {
+                    let queue = create(device, flags, wanted).expect("a queue");
+                    assert_eq!(index_of(&driver, queue), wanted);
+                    ok(ur!(Queue.pfnRelease(queue)));
+                }
+                assert_eq!(create(device, flags, SLICES as u32).err(), refused);
+            }
+            case("a slice");
+            let queue = create(slices[2], flags, 0).expect("a queue");
+            assert_eq!(index_of(&driver, queue), 2);
+            ok(ur!(Queue.pfnRelease(queue)));
+            assert_eq!(create(slices[2], flags, 1).err(), refused);
+        }
+        ok(ur!(Context.pfnRelease(context)));
+        release_all(&slices);
+        release_all(&tiles);
+        ok(ur!(Adapter.pfnRelease(adapter)));
+        driver.check_end("indices");
+    });
+}

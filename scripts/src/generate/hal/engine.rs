@@ -170,7 +170,7 @@ const CONTEXT: [(&str, How); 36] = [
     ("get_info", Engine("Self::info(this, prop_name, out)")),
     ("get_native_handle", Hook("context_native_handle", "HOOK")),
     ("set_extended_deleter", Engine("this.add_deleter(deleter, user_data); Ok(())")),
-    ("queue_create", Engine("Queue::create(this, device, properties.map_or_else(Default::default, |asked| asked.flags))")),
+    ("queue_create", Engine("Queue::create(this, device, QueueOptions::of(properties))")),
     ("usm_host_alloc", Engine("Self::alloc_now(this, Kind::Host, None, usm_desc, pool, size)")),
     ("usm_device_alloc", Engine("Self::alloc_now(this, Kind::Device, Some(device), usm_desc, pool, size)")),
     ("usm_shared_alloc", Engine("Self::alloc_now(this, Kind::Shared, Some(device), usm_desc, pool, size)")),
@@ -501,7 +501,7 @@ use crate::stream::recording::native_record::RecordCall;
 use crate::stream::recording::update;
 use crate::stream::{
     CommandBuffer, Context, Event, ExecutableGraph, Graph, ImageCopyEnd, Kind, PlainLaunch, Queue,
-    RecordedCommand, Runtime, UsmPool,
+    QueueOptions, RecordedCommand, Runtime, UsmPool,
 };
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
