@@ -1,16 +1,20 @@
 //! The driver's side of a context: its native context, and what lanes of it share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Handles, Result, ensure};
 use ur::stream::Devices;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::bindless::Bindless;
 use crate::device::Device;
 use crate::exec::Events;
 use crate::lz::*;
+use crate::platform::Platform;
 use crate::sampler::Known;
 use crate::sharing::Shared;
 use crate::virtual_mem::AddressSpace;
@@ -21,6 +25,8 @@ pub struct State {
     pub bindless: Bindless,
     pub shared: Shared,
     pub space: AddressSpace,
+    /// The host memory that the user registered, by its addresses.
+    pub registered: Mutex<BTreeMap<usize, Import>, { rank::DRIVER }>,
     pub native: Arc<NativeContext>,
 }
 
@@ -28,6 +34,8 @@ pub struct State {
 pub struct NativeContext {
     pub api: &'static Api,
     pub raw: ze_context_handle_t,
+    /// The driver's imports of host memory; none where it has no functions for them.
+    pub imports: Option<&'static Imports>,
     /// Whether the drop destroys the context: a foreign one may be its maker's.
     own: bool,
     pub events: Events,
@@ -36,15 +44,14 @@ pub struct NativeContext {
 
 impl State {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
-        let (api, driver) = driver_of(devices)?;
-        Ok(Self::new(NativeContext::create(api, driver)?))
+        Ok(Self::new(NativeContext::create(platform_of(devices)?)?))
     }
 
     /// A foreign context of these devices; `own` if this destroys it.
     pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
-        let (api, _) = driver_of(devices)?;
+        let platform = platform_of(devices)?;
         let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
-        Ok(Self::new(NativeContext::new(api, raw, own)))
+        Ok(Self::new(NativeContext::new(platform, raw, own)))
     }
 
     fn new(native: NativeContext) -> Self {
@@ -52,23 +59,26 @@ impl State {
             bindless: Bindless::default(),
             shared: Shared::default(),
             space: AddressSpace::default(),
+            registered: Mutex::default(),
             native: Arc::new(native),
         }
     }
 }
 
 impl NativeContext {
-    pub fn create(api: &'static Api, driver: ze_driver_handle_t) -> Result<Self> {
+    pub fn create(platform: &Platform) -> Result<Self> {
+        let (api, driver) = (platform.api(), platform.raw());
         let desc = ze_context_desc_t::default();
         let mut raw = ze_context_handle_t::NULL;
         // SAFETY: the description has its tag, and there is room for the handle.
         unsafe { call!(api, zeContextCreate(driver, &desc, &mut raw)) }?;
-        Ok(Self::new(api, raw, true))
+        Ok(Self::new(platform, raw, true))
     }
 
-    fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
+    fn new(platform: &Platform, raw: ze_context_handle_t, own: bool) -> Self {
         Self {
-            api,
+            api: platform.api(),
+            imports: platform.imports,
             raw,
             own,
             events: Events::default(),
@@ -77,15 +87,15 @@ impl NativeContext {
     }
 }
 
-/// The driver of devices. `INVALID_DEVICE` for devices of several.
-fn driver_of(devices: Handles<'_, Device>) -> Result<(&'static Api, ze_driver_handle_t)> {
+/// The platform of devices. `INVALID_DEVICE` for devices of several.
+fn platform_of(devices: Handles<'_, Device>) -> Result<&Platform> {
     let mut all = devices.iter();
     let none = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
     let first = all.next().ok_or(none)?;
-    let driver = first.platform().raw();
-    let alike = all.all(|device| device.platform().raw() == driver);
+    let platform = first.platform();
+    let alike = all.all(|device| device.platform().raw() == platform.raw());
     ensure(alike, UR_RESULT_ERROR_INVALID_DEVICE)?;
-    Ok((first.api(), driver))
+    Ok(platform)
 }
 
 impl Drop for NativeContext {

@@ -183,7 +183,7 @@ impl Device {
     /// Whether address ranges can be reserved: only trying tells, as an old driver has pages and refuses ranges.
     pub fn has_virtual_memory(&self) -> bool {
         let try_it = || -> Result<()> {
-            let context = Arc::new(NativeContext::create(self.api, self.platform.raw())?);
+            let context = Arc::new(NativeContext::create(&self.platform)?);
             let page = page_bytes(&context, self, 1)?;
             let space = AddressSpace::default();
             let start = space.reserve(&context, page, 0, page)?;

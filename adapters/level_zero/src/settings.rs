@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::abi::*;
 use ur::object::env::Env;
+use ur::stream::Kind;
 
 use Treatment::{Fixed, Honoured, Missing};
 
@@ -44,12 +45,12 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (DEBUG, Honoured, "4: the same; 1 and 2 are UR_LOG_LEVEL_ZERO's and the layers'"),
     ("UR_L0_USM_ALLOCATOR_TRACE", Fixed, "UR_POOL_TRACE writes the pools' decisions"),
     ("SYCL_UR_L0_RESTRICT_USM_RESIDENCY_TO_P2P", Fixed, "memory is resident on its own device alone"),
-    ("SYCL_USM_HOSTPTR_IMPORT", Fixed, "host memory of a buffer is copied"),
-    ("UR_L0_USM_ALLOCATOR", Missing, "sizes of the pools"),
+    (ALLOCATOR, Honoured, "whether and how much default pools keep; its other sizes have no meaning"),
+    (VECTOR_WIDTH, Honoured, "the size of vectors whose widths a device reports"),
+    (SKIPPED_DRIVERS, Honoured, "versions of drivers that are left out"),
+    (IMPORT, Honoured, "not 0: a buffer over host memory imports it"),
     ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", Missing, "compute slices as parts of devices"),
-    ("UR_L0_VECTOR_WIDTH_SIZE", Missing, "another preferred width of vectors"),
-    ("SYCL_UR_L0_DRIVER_SKIPLIST", Missing, "drivers that are left out"),
-    ("SYCL_HOST_UNIFIED_MEMORY", Missing, "whether devices share the host's memory"),
+    ("SYCL_UR_L0_LOADER_SKIPLIST", Missing, "loaders that are left out"),
 ];
 
 const RELAXED: &str = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS";
@@ -66,6 +67,13 @@ const FORCE_BATCHED: &str = "UR_L0_V2_FORCE_BATCHED";
 const IMMEDIATE_LISTS: &str = "UR_L0_USE_IMMEDIATE_COMMANDLISTS";
 const BATCH_SIZE: &str = "UR_L0_BATCH_SIZE";
 const DEBUG: &str = "UR_L0_DEBUG";
+const ALLOCATOR: &str = "UR_L0_USM_ALLOCATOR";
+const VECTOR_WIDTH: &str = "UR_L0_VECTOR_WIDTH_SIZE";
+const SKIPPED_DRIVERS: &str = "SYCL_UR_L0_DRIVER_SKIPLIST";
+const IMPORT: &str = "SYCL_USM_HOSTPTR_IMPORT";
+
+/// A variable of DPC++'s runtime, which passes a user's memory to a buffer only with it.
+const UNIFIED_MEMORY: &str = "SYCL_HOST_UNIFIED_MEMORY";
 
 /// Which engine of a device runs a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +108,96 @@ pub enum Batching {
 /// Commands of a full batch.
 const BATCH: u32 = 120;
 
+/// The accepted texts for pools.
+const POOLS: &str =
+    "[0 or 1];[the most bytes];[[host, device or shared:]largest,capacity,slab];...";
+
+/// How much free memory default pools keep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pools {
+    /// Bytes that a pool keeps reserved, all kinds together.
+    pub kept_bytes: u64,
+    /// Whether free memory of host, device and shared memory is kept at all.
+    kinds: [bool; Kind::ALL.len()],
+    /// Whether the user gave sizes that have no meaning here.
+    has_other_sizes: bool,
+}
+
+impl Pools {
+    const KEEP_ALL: Self = Self {
+        kept_bytes: u64::MAX,
+        kinds: [true; Kind::ALL.len()],
+        has_other_sizes: false,
+    };
+
+    const KEEP_NONE: Self = Self {
+        kept_bytes: 0,
+        ..Self::KEEP_ALL
+    };
+
+    pub fn keeps(&self, kind: Kind) -> bool {
+        self.kinds[kind as usize]
+    }
+
+    /// Reads `[POOLING];[MOST];[KIND:]LARGEST,CAPACITY,SLAB;...`, each part optional. Pools of Intel's adapters have
+    /// buckets of sizes; where these hold nothing, a kind is not pooled.
+    fn parse(text: &str) -> Option<Self> {
+        let mut pools = Self::KEEP_ALL;
+        let parts = text.split(';').map(str::trim);
+        for (at, part) in parts.enumerate().filter(|(_, part)| !part.is_empty()) {
+            match (at, bytes(part)) {
+                (0, Some(pooling)) if pooling == 0 => pools.kinds = [false; Kind::ALL.len()],
+                (0, Some(_)) => {}
+                (1, Some(most)) => pools.kept_bytes = most,
+                _ => pools.limit(part)?,
+            }
+        }
+        Some(pools)
+    }
+
+    /// Reads the limits of one kind, or of all kinds.
+    fn limit(&mut self, part: &str) -> Option<()> {
+        let (name, limits) = part.split_once(':').unwrap_or(("", part));
+        let kinds = match name.trim() {
+            "" => &Kind::ALL[..],
+            "host" => &[Kind::Host],
+            "device" => &[Kind::Device],
+            "shared" => &[Kind::Shared],
+            // Memory that devices only read is of the pools of all shared memory.
+            "read_only_shared" => &[],
+            _ => return None,
+        };
+        let limits = limits.split(',').map(str::trim);
+        for (at, limit) in limits.enumerate().filter(|(_, limit)| !limit.is_empty()) {
+            match (at, bytes(limit)?) {
+                (0 | 1, 0) if !kinds.is_empty() => kinds
+                    .iter()
+                    .for_each(|kind| self.kinds[*kind as usize] = false),
+                (0..=2, _) => self.has_other_sizes = true,
+                _ => return None,
+            }
+        }
+        Some(())
+    }
+}
+
+/// A number of bytes, as `64K`, `4M` or `1G`.
+fn bytes(text: &str) -> Option<u64> {
+    let text = text.to_ascii_lowercase();
+    let end = text.find(['k', 'm', 'g']);
+    let (number, unit) = text.split_at(end.unwrap_or(text.len()));
+    let shift = match unit {
+        "" => 0,
+        "k" | "kb" => 10,
+        "m" | "mb" => 20,
+        "g" | "gb" => 30,
+        _ => return None,
+    };
+    let number: u64 = number.trim().parse().ok()?;
+    number.checked_mul(1 << shift)
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// Whether allocations may exceed the device's limit.
     pub relaxed_limits: bool,
@@ -115,14 +212,20 @@ pub struct Settings {
     pub counter_based_events: bool,
     /// Whether a lane gives its own markers out again.
     pub caches_events: bool,
-    /// Whether default pools keep free memory.
-    pub pools_keep: bool,
+    /// What default pools keep.
+    pub pools: Pools,
     /// Which queues batch their commands.
     pub batching: Batching,
     /// Commands of a full batch.
     pub batch_size: u32,
     /// Whether leaks are written to standard error.
     pub leaks: bool,
+    /// Whether a buffer over host memory imports it.
+    pub imports_buffers: bool,
+    /// The size of vectors whose widths a device reports, if it has them.
+    pub vector_size: Option<u32>,
+    /// Versions of drivers that are left out.
+    pub skipped_drivers: Vec<String>,
 }
 
 impl Settings {
@@ -153,7 +256,12 @@ impl Settings {
             in_order_lists: flag(IN_ORDER_LISTS, true),
             counter_based_events: flag(COUNTER_EVENTS, true),
             caches_events: !flag(NO_EVENT_CACHE, false),
-            pools_keep: !flag(DISABLE_ALLOCATOR, false),
+            pools: match flag(DISABLE_ALLOCATOR, false) {
+                true => Pools::KEEP_NONE,
+                false => env
+                    .read(&set(env, ALLOCATOR), POOLS, "pools keep all", Pools::parse)
+                    .unwrap_or(Pools::KEEP_ALL),
+            },
             batching: match flag(FORCE_BATCHED, false) {
                 true => Batching::All,
                 false if number(IMMEDIATE_LISTS, "0, 1, 2", "1") == Some(0) => Batching::Usual,
@@ -165,6 +273,19 @@ impl Settings {
                 .filter(|size| *size > 0)
                 .unwrap_or(BATCH),
             leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
+            imports_buffers: number(IMPORT, "a number", "0").is_some_and(|value| value != 0),
+            // 0 leaves the size to the adapter.
+            vector_size: number(VECTOR_WIDTH, "a number", "the largest")
+                .and_then(|size| u32::try_from(size).ok())
+                .filter(|size| *size > 0),
+            skipped_drivers: env
+                .read(
+                    SKIPPED_DRIVERS,
+                    "versions with commas between",
+                    "none",
+                    |text| ur::object::env::list(text).ok(),
+                )
+                .unwrap_or_default(),
         }
     }
 
@@ -181,8 +302,25 @@ impl Settings {
         }
     }
 
+    /// What honoured variables ask for and do not get, and why.
+    fn shortfalls(&self, env: &Env<'_>) -> Vec<String> {
+        let mut all = Vec::new();
+        if self.pools.has_other_sizes {
+            all.push(format!(
+                "{ALLOCATOR}: the sizes of pooled allocations, capacities and slabs have no effect"
+            ));
+        }
+        if self.imports_buffers && env.text(UNIFIED_MEMORY).as_deref() != Some("1") {
+            all.push(format!("{IMPORT}: a SYCL program needs {UNIFIED_MEMORY}=1 too, or its buffers are over no memory of the user's"));
+        }
+        all
+    }
+
     /// Names the variables of the process that are not honoured.
     pub fn report() {
+        for shortfall in Self::get().shortfalls(&Env::process()) {
+            log::warn!("{shortfall}");
+        }
         let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
         let [missing, fixed] = unheeded(names);
         if !missing.is_empty() {
@@ -242,7 +380,8 @@ mod tests {
     fn each_honoured_variable_has_its_effect() {
         let usual = parse(&[]);
         assert!(usual.copy_offload && usual.in_order_lists && usual.counter_based_events);
-        assert!(!usual.relaxed_limits && !usual.synchronous && usual.pools_keep && !usual.leaks);
+        assert!(!usual.relaxed_limits && !usual.synchronous && !usual.leaks);
+        assert!(!usual.imports_buffers && usual.pools == Pools::KEEP_ALL);
         assert_eq!(usual.compute_engine, ComputeEngine::Index(0));
         let changes = [
             (RELAXED, "1"),
@@ -259,6 +398,10 @@ mod tests {
             (IMMEDIATE_LISTS, "0"),
             (BATCH_SIZE, "7"),
             (DEBUG, "4"),
+            (ALLOCATOR, "0"),
+            (VECTOR_WIDTH, "16"),
+            (SKIPPED_DRIVERS, "1.3.27642+40"),
+            (IMPORT, "1"),
         ];
         let honoured = VARIABLES.iter().filter(|(_, use_, _)| *use_ == Honoured);
         let names: Vec<_> = honoured.map(|(name, ..)| *name).collect();
@@ -266,8 +409,10 @@ mod tests {
         for (name, value) in changes {
             let changed = parse(&[(name, value)]);
             assert_ne!(changed, usual, "{name}");
-            let old = name.replace(PREFIX, OLD_PREFIX);
-            assert_eq!(parse(&[(&old, value)]), changed, "{old}");
+            if let Some(rest) = name.strip_prefix(PREFIX) {
+                let old = format!("{OLD_PREFIX}{rest}");
+                assert_eq!(parse(&[(&old, value)]), changed, "{old}");
+            }
         }
         assert_eq!(
             parse(&[(COMPUTE_ENGINE, "-1")]).compute_engine,
@@ -278,6 +423,70 @@ mod tests {
             usual
         );
         assert_eq!(parse(&[(IMMEDIATE_LISTS, "2"), (BATCH_SIZE, "0")]), usual);
+        assert_eq!(parse(&[(VECTOR_WIDTH, "0"), (IMPORT, "0")]), usual);
+        let versions = parse(&[(SKIPPED_DRIVERS, "1.3.27642+40,1.3.27191")]).skipped_drivers;
+        assert_eq!(versions, ["1.3.27642+40", "1.3.27191"]);
+    }
+
+    #[test]
+    fn pools_keep_what_the_variable_says() {
+        let kinds = |text| {
+            let pools = Pools::parse(text)?;
+            let sizes = pools.has_other_sizes;
+            Some((
+                pools.kept_bytes,
+                [Kind::Device, Kind::Shared, Kind::Host].map(|kind| pools.keeps(kind)),
+                sizes,
+            ))
+        };
+        let all = u64::MAX;
+        assert_eq!(kinds("1"), Some((all, [true; 3], false)));
+        assert_eq!(kinds("0"), Some((all, [false; 3], false)));
+        assert_eq!(kinds(";32M"), Some((32 << 20, [true; 3], false)));
+        assert_eq!(kinds("1;16K;"), Some((16 << 10, [true; 3], false)));
+        assert_eq!(kinds("1;1gb;4M,4,64K"), Some((1 << 30, [true; 3], true)));
+        // The form of Intel's documents.
+        let documented = "1;32M;host:1M,4,64K;device:1M,4,64K;shared:0,0,2M";
+        assert_eq!(
+            kinds(documented),
+            Some((32 << 20, [true, false, true], true))
+        );
+        assert_eq!(kinds("host:,0"), Some((all, [true, true, false], false)));
+        assert_eq!(kinds("2M,0"), Some((all, [false; 3], true)));
+        assert_eq!(kinds("read_only_shared:0"), Some((all, [true; 3], true)));
+        for wrong in [
+            "on",
+            "1;2;3;what:4",
+            "host:1,2,3,4",
+            "device:much",
+            "99999999999G",
+        ] {
+            assert_eq!(kinds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_an_honoured_variable_cannot_do_is_told() {
+        let shortfalls = |pairs: &[(&str, &str)]| {
+            let get = |name: &str| {
+                let found = pairs.iter().find(|(own, _)| *own == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            parse(pairs).shortfalls(&Env::new(&get, &|_| {}))
+        };
+        assert_eq!(
+            shortfalls(&[(ALLOCATOR, "1;32M;device:0"), (IMPORT, "0")]),
+            [""; 0]
+        );
+        let [sizes] = &shortfalls(&[(ALLOCATOR, "device:1M")])[..] else {
+            panic!("sizes have no effect");
+        };
+        assert!(sizes.starts_with(ALLOCATOR), "{sizes}");
+        let [alone] = &shortfalls(&[(IMPORT, "1")])[..] else {
+            panic!("a SYCL program needs another variable");
+        };
+        assert!(alone.contains(UNIFIED_MEMORY), "{alone}");
+        assert_eq!(shortfalls(&[(IMPORT, "1"), (UNIFIED_MEMORY, "1")]), [""; 0]);
     }
 
     #[test]
@@ -306,14 +515,18 @@ mod tests {
     fn variables_without_effect_are_named() {
         let set = [
             RELAXED,
-            "UR_L0_USM_ALLOCATOR",
+            "SYCL_UR_L0_LOADER_SKIPLIST",
+            UNIFIED_MEMORY,
             "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE",
             "UR_L0_BATCH_EVENT_SIZE",
             "UR_LOG_LEVEL_ZERO",
             "HOME",
         ];
         let [missing, fixed] = unheeded(set.map(str::to_owned).into_iter());
-        assert_eq!(missing, ["UR_L0_USM_ALLOCATOR (sizes of the pools)"]);
+        assert_eq!(
+            missing,
+            ["SYCL_UR_L0_LOADER_SKIPLIST (loaders that are left out)"]
+        );
         let trace =
             "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE (UR_POOL_TRACE writes the pools' decisions)";
         assert_eq!(fixed, [trace, "UR_L0_BATCH_EVENT_SIZE"]);

@@ -14,6 +14,7 @@
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
+//! | `variables` | variables that users set for Intel's adapters |
 
 mod absent;
 mod batches;
@@ -25,4 +26,5 @@ mod lost;
 mod random;
 mod reported;
 mod spirv;
+mod variables;
 mod workload;

@@ -235,6 +235,53 @@ fn properties_are_those_of_intels_adapter_or_differ_for_a_reason() {
     }
 }
 
+/// Variables whose effect a property shows, or a driver that is left out, beside Intel's adapter.
+#[test]
+fn variables_have_the_effect_that_they_have_with_intels_adapter() {
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
+        return;
+    };
+    let devices = |suite: &str, product: &str, variable: (&str, &str)| -> Value {
+        let mut command = drivers.command(suite, product, "urinfo", &["--json"]);
+        let output = command.env(variable.0, variable.1).output();
+        let output = output.expect("bash runs");
+        // Without a device it fails, and prints that there is no adapter.
+        let all: Value = serde_json::from_slice(&output.stdout).expect("urinfo prints JSON");
+        all["adapters"][0]["platforms"][0]["devices"].clone()
+    };
+    let shown = |info: &Value| -> BTreeMap<String, Value> {
+        let all = info.as_object().expect("properties").clone();
+        let is_shown = |name: &str| {
+            ["VECTOR_WIDTH", "UNIFIED_MEMORY", "DRIVER_VERSION"]
+                .iter()
+                .any(|part| name.contains(part))
+        };
+        all.into_iter().filter(|(name, _)| is_shown(name)).collect()
+    };
+    for product in ["bmg", "tgllp"] {
+        let usual = devices("sid", product, ("SYCL_HOST_UNIFIED_MEMORY", "0"));
+        let version = &usual[0]["info"]["UR_DEVICE_INFO_DRIVER_VERSION"];
+        let version = version.as_str().expect("a version").to_owned();
+        for variable in [
+            ("UR_L0_VECTOR_WIDTH_SIZE", "8"),
+            ("UR_L0_VECTOR_WIDTH_SIZE", "16"),
+            ("UR_L0_VECTOR_WIDTH_SIZE", "32"),
+            ("SYCL_HOST_UNIFIED_MEMORY", "1"),
+            ("SYCL_UR_L0_DRIVER_SKIPLIST", "1.2.3,9.9.9"),
+        ] {
+            let [ours, theirs] =
+                ["sid", "v2"].map(|suite| shown(&devices(suite, product, variable)[0]["info"]));
+            assert!(ours.len() > 16, "{product}: {ours:?}");
+            assert_eq!(ours, theirs, "{product}, {variable:?}");
+        }
+        let both = format!("1.2.3,{version}");
+        for suite in ["sid", "v2"] {
+            let found = devices(suite, product, ("SYCL_UR_L0_DRIVER_SKIPLIST", &both));
+            assert_eq!(found, Value::Null, "{product}: {suite} without {version}");
+        }
+    }
+}
+
 #[test]
 fn the_old_driver_is_found() {
     let Some(drivers) = Drivers::find("bookworm") else {

@@ -6,6 +6,7 @@ use ur::object::Result;
 
 use crate::lz::{self, *};
 use crate::platform::Platform;
+use crate::settings::Settings;
 
 pub struct Facts {
     pub base: ze_device_properties_t,
@@ -140,7 +141,7 @@ impl Facts {
                     "zeDeviceGetVectorWidthPropertiesExt",
                 )
             });
-            all.ok()?.into_iter().next()
+            widths(all.ok()?)
         });
         let (caches, cache_line) = caches(platform, device)?;
         Ok(Self {
@@ -213,6 +214,21 @@ impl Facts {
         let rate = u128::from(self.base.timerResolution.max(1));
         (u128::from(ticks) * 1_000_000_000 / rate) as u64
     }
+}
+
+/// The widths of the largest vectors, or those of the size that the user wants, if the device has them.
+fn widths(
+    all: Vec<ze_device_vector_width_properties_ext_t>,
+) -> Option<ze_device_vector_width_properties_ext_t> {
+    let size = |one: &&ze_device_vector_width_properties_ext_t| one.vector_width_size;
+    if let Some(wanted) = Settings::get().vector_size {
+        match all.iter().find(|one| size(one) == wanted) {
+            Some(found) => return Some(*found),
+            None => log::warn!("no vectors of size {wanted}, as UR_L0_VECTOR_WIDTH_SIZE wants"),
+        }
+    }
+    // Of several of one size the first.
+    all.iter().rev().max_by_key(size).copied()
 }
 
 /// The caches, and the bytes of a cache line.

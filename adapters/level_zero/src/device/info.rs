@@ -125,11 +125,6 @@ impl Device {
         }
     }
 
-    fn driver_version(&self) -> String {
-        let version = self.platform.version();
-        format!("{}.{}.{}", version.major, version.minor, version.build)
-    }
-
     fn pci_address(&self) -> Result<String> {
         let query = self.api.zeDevicePciGetPropertiesExt.ok_or(absent())?;
         let mut found = ze_pci_ext_properties_t::default();
@@ -196,7 +191,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::DeviceId => out.value(base.deviceId),
         Is::Name => out.string(&text(&base.name)),
         Is::Vendor => out.string("Intel(R) Corporation"),
-        Is::DriverVersion | Is::BackendRuntimeVersion => out.string(&this.driver_version()),
+        Is::DriverVersion | Is::BackendRuntimeVersion => out.string(this.platform.version_text()),
         Is::Profile => out.string("FULL_PROFILE"),
         Is::Version => out.string(&this.version()),
         Is::IpVersion => match facts.ip_version {

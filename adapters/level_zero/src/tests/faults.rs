@@ -225,6 +225,13 @@ fn each_call_runs_out_of_memory_without_peers() {
     each_call_fails_with(name, &[("SCRIPTED_LEVEL_ZERO_PEERS", "0")], MEMORY);
 }
 
+/// Buffers over host memory import it.
+#[test]
+fn each_call_runs_out_of_memory_with_imports() {
+    let name = "tests::faults::each_call_runs_out_of_memory_with_imports";
+    each_call_fails_with(name, &[("SYCL_USM_HOSTPTR_IMPORT", "1")], MEMORY);
+}
+
 #[test]
 fn each_call_loses_the_device() {
     each_call_fails_with("tests::faults::each_call_loses_the_device", &[], LOST);

@@ -633,6 +633,11 @@ fn over_host_memory(steps: &mut Steps, place: &Place) {
     if buffer.is_null() {
         return;
     }
+    // Of a part of the same memory: an import of it is shared.
+    let second = make!(
+        steps,
+        Mem.pfnBufferCreate(context, flags, SIZE / 4, &properties)
+    );
     let from = host(7);
     // SAFETY: memory of the test's.
     unsafe { from.write(4) };
@@ -642,7 +647,37 @@ fn over_host_memory(steps: &mut Steps, place: &Place) {
         Enqueue.pfnMemBufferFill(queue, buffer, from.cast(), 1, 0, SIZE / 2)
     );
     release(steps, &[filled]);
+    if !second.is_null() {
+        step!(steps, Mem.pfnRelease(second));
+    }
+    let (maps, mut at) = (UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE, null_mut());
+    let blocks = true as ur_bool_t;
+    if step!(
+        steps,
+        Enqueue.pfnMemBufferMap(
+            queue,
+            buffer,
+            blocks,
+            maps,
+            0,
+            SIZE,
+            0,
+            null(),
+            null_mut(),
+            &mut at
+        )
+    ) {
+        let whole = read(at, SIZE);
+        steps.expect("a mapping of the host's memory", || {
+            whole[..SIZE / 2] == [4; SIZE / 2] && whole[SIZE / 2..] == [3; SIZE / 2]
+        });
+        let unmapped = enqueue!(steps, &[], Enqueue.pfnMemUnmap(queue, buffer, at));
+        release(steps, &[unmapped]);
+    }
     step!(steps, Mem.pfnRelease(buffer));
+    steps.expect("a buffer's memory after its end", || {
+        all_are(memory.cast(), SIZE / 2, 4)
+    });
 }
 
 /// Programs of SPIR-V and of the driver's own code, compiled, linked and built.
@@ -1289,6 +1324,18 @@ fn with_registration(steps: &mut Steps, place: &Place) {
         }
         release(steps, &[filled]);
         finish(steps, &[queue]);
+        let properties = ur_buffer_properties_t {
+            pHost: start,
+            ..Default::default()
+        };
+        let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+        let over = make!(
+            steps,
+            Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+        );
+        if !over.is_null() {
+            step!(steps, Mem.pfnRelease(over));
+        }
         step!(steps, USMExp.pfnHostAllocUnregisterExp(context, start));
     }
     if step!(steps, USMExp.pfnImportExp(context, start, SIZE)) {
