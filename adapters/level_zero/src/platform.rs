@@ -71,7 +71,9 @@ pub fn text(of: &[c_char]) -> String {
 impl Platform {
     /// None if the driver has no GPU.
     pub fn open(api: &'static Api, raw: ze_driver_handle_t) -> Option<Arc<Object<Self>>> {
-        let platform = Self::read(api, raw).ok()?;
+        let read = Self::read(api, raw);
+        let tell = |error: &Error| log::warn!("a driver is left out: {:?}", error.code());
+        let platform = read.inspect_err(tell).ok()?;
         if platform.is_skipped() {
             return None;
         }
@@ -80,7 +82,7 @@ impl Platform {
             // SAFETY: `all` is null or has room for `count` handles.
             unsafe { call!(api, zeDeviceGet(raw, count, all)) }
         });
-        let natives = natives.unwrap_or_default();
+        let natives = natives.inspect_err(tell).unwrap_or_default();
         let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native, None).ok();
         let devices: Vec<_> = natives.iter().filter_map(open).collect();
         devices.iter().for_each(Device::find_parts);

@@ -44,9 +44,6 @@ const SILENT: &[(&str, &str)] = &[
     ("zeMemAllocDevice", "pools are trimmed, and it is tried again"),
     ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
     ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
-    ("zeModuleBuildLogGetString", "a log is then empty"),
-    ("zeModuleGetKernelNames", "a program then names no kernel"),
-    ("zeModuleGetNativeBinary", "a program then has no code to give out"),
 ];
 
 /// Functions that free: what they could not free stays.

@@ -7,7 +7,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::spirv;
 use super::workload::{
-    self, Null, Place, SIZE, Steps, enqueue, finish, host, make, queue, read, release,
+    self, Null, Place, SIZE, Steps, enqueue, finish, host, make, queue, read, read_logs, release,
     release_queues, step, wait,
 };
 
@@ -104,6 +104,9 @@ fn look(steps: &mut Steps, place: &Place) {
         return;
     }
     let built = step!(steps, Program.pfnBuild(context, program, null()));
+    if built {
+        read_logs(steps, program);
+    }
     let kernel = match built {
         true => make!(steps, Kernel.pfnCreate(program, c"look".as_ptr())),
         false => null_mut(),

@@ -707,6 +707,7 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         let twice = make!(steps, Program.pfnLink(context, 2, both.as_ptr(), null()));
         for program in [linked, twice] {
             if !program.is_null() {
+                read_logs(steps, program);
                 step!(steps, Program.pfnRelease(program));
             }
         }
@@ -715,6 +716,7 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         steps,
         Program.pfnBuild(context, of_il, c"-cl-fast-relaxed-math".as_ptr())
     ) {
+        read_logs(steps, of_il);
         let what = UR_PROGRAM_INFO_KERNEL_NAMES;
         let mut bytes = 0;
         step!(
@@ -734,6 +736,33 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         }
     }
     step!(steps, Program.pfnRelease(of_il));
+}
+
+/// Reads the log of a program's last build on each of its devices.
+pub fn read_logs(steps: &mut Steps, program: ur_program_handle_t) {
+    let (mut bytes, none) = (0, null_mut());
+    let what = UR_PROGRAM_INFO_DEVICES;
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, 0, none, &mut bytes)
+    ) {
+        return;
+    }
+    let mut devices: Vec<ur_device_handle_t> = vec![null_mut(); bytes / size_of::<usize>()];
+    let to = devices.as_mut_ptr().cast();
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, bytes, to, null_mut())
+    ) {
+        return;
+    }
+    for device in devices {
+        let what = UR_PROGRAM_BUILD_INFO_LOG;
+        step!(
+            steps,
+            Program.pfnGetBuildInfo(program, device, what, 0, none, &mut bytes)
+        );
+    }
 }
 
 fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
@@ -773,6 +802,7 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     );
     if !own.is_null() {
         step!(steps, Program.pfnBuild(place.context, own, null()));
+        read_logs(steps, own);
         step!(steps, Program.pfnRelease(own));
     }
 }
@@ -791,6 +821,7 @@ pub fn iota(
         return (null_mut(), null_mut());
     }
     if step!(steps, Program.pfnBuild(context, program, null())) {
+        read_logs(steps, program);
         let kernel = make!(steps, Kernel.pfnCreate(program, c"iota".as_ptr()));
         if !kernel.is_null() {
             return (program, kernel);
