@@ -48,9 +48,9 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (ALLOCATOR, Honoured, "whether and how much default pools keep; its other sizes have no meaning"),
     (VECTOR_WIDTH, Honoured, "the size of vectors whose widths a device reports"),
     (SKIPPED_DRIVERS, Honoured, "versions of drivers that are left out"),
+    (SKIPPED_LOADERS, Honoured, "versions of the loader with which there is no device"),
     (IMPORT, Honoured, "not 0: a buffer over host memory imports it"),
     ("UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING", Missing, "compute slices as parts of devices"),
-    ("SYCL_UR_L0_LOADER_SKIPLIST", Missing, "loaders that are left out"),
 ];
 
 const RELAXED: &str = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS";
@@ -70,6 +70,7 @@ const DEBUG: &str = "UR_L0_DEBUG";
 const ALLOCATOR: &str = "UR_L0_USM_ALLOCATOR";
 const VECTOR_WIDTH: &str = "UR_L0_VECTOR_WIDTH_SIZE";
 const SKIPPED_DRIVERS: &str = "SYCL_UR_L0_DRIVER_SKIPLIST";
+const SKIPPED_LOADERS: &str = "SYCL_UR_L0_LOADER_SKIPLIST";
 const IMPORT: &str = "SYCL_USM_HOSTPTR_IMPORT";
 
 /// A variable of DPC++'s runtime, which passes a user's memory to a buffer only with it.
@@ -146,7 +147,7 @@ impl Pools {
         let parts = text.split(';').map(str::trim);
         for (at, part) in parts.enumerate().filter(|(_, part)| !part.is_empty()) {
             match (at, bytes(part)) {
-                (0, Some(pooling)) if pooling == 0 => pools.kinds = [false; Kind::ALL.len()],
+                (0, Some(0)) => pools.kinds = [false; Kind::ALL.len()],
                 (0, Some(_)) => {}
                 (1, Some(most)) => pools.kept_bytes = most,
                 _ => pools.limit(part)?,
@@ -226,6 +227,8 @@ pub struct Settings {
     pub vector_size: Option<u32>,
     /// Versions of drivers that are left out.
     pub skipped_drivers: Vec<String>,
+    /// Versions of the loader with which there is no device.
+    pub skipped_loaders: Vec<String>,
 }
 
 impl Settings {
@@ -239,6 +242,11 @@ impl Settings {
         let number = |name, accepted, default| -> Option<i64> {
             let parse = |text: &str| text.trim().parse().ok();
             env.read(&set(env, name), accepted, default, parse)
+        };
+        let versions = |name| {
+            let parse = |text: &str| ur::object::env::list(text).ok();
+            env.read(name, "versions with commas between", "none", parse)
+                .unwrap_or_default()
         };
         let serialize = number(SERIALIZE, "0, 1, 2, 3", "0").unwrap_or(0);
         let debug = number(DEBUG, "0 to 7", "0").unwrap_or(0);
@@ -278,14 +286,8 @@ impl Settings {
             vector_size: number(VECTOR_WIDTH, "a number", "the largest")
                 .and_then(|size| u32::try_from(size).ok())
                 .filter(|size| *size > 0),
-            skipped_drivers: env
-                .read(
-                    SKIPPED_DRIVERS,
-                    "versions with commas between",
-                    "none",
-                    |text| ur::object::env::list(text).ok(),
-                )
-                .unwrap_or_default(),
+            skipped_drivers: versions(SKIPPED_DRIVERS),
+            skipped_loaders: versions(SKIPPED_LOADERS),
         }
     }
 
@@ -401,6 +403,7 @@ mod tests {
             (ALLOCATOR, "0"),
             (VECTOR_WIDTH, "16"),
             (SKIPPED_DRIVERS, "1.3.27642+40"),
+            (SKIPPED_LOADERS, "1.32.0"),
             (IMPORT, "1"),
         ];
         let honoured = VARIABLES.iter().filter(|(_, use_, _)| *use_ == Honoured);
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_honoured_variable_cannot_do_is_told() {
+    fn what_an_honoured_variable_cannot_do_is_reported() {
         let shortfalls = |pairs: &[(&str, &str)]| {
             let get = |name: &str| {
                 let found = pairs.iter().find(|(own, _)| *own == name);
@@ -511,11 +514,13 @@ mod tests {
         assert_eq!(batches(&lists), [true; 3]);
     }
 
+    const CSLICES: &str = "UR_L0_EXPOSE_CSLICE_IN_AFFINITY_PARTITIONING";
+
     #[test]
     fn variables_without_effect_are_named() {
         let set = [
             RELAXED,
-            "SYCL_UR_L0_LOADER_SKIPLIST",
+            CSLICES,
             UNIFIED_MEMORY,
             "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE",
             "UR_L0_BATCH_EVENT_SIZE",
@@ -525,7 +530,7 @@ mod tests {
         let [missing, fixed] = unheeded(set.map(str::to_owned).into_iter());
         assert_eq!(
             missing,
-            ["SYCL_UR_L0_LOADER_SKIPLIST (loaders that are left out)"]
+            [format!("{CSLICES} (compute slices as parts of devices)")]
         );
         let trace =
             "SYCL_PI_LEVEL_ZERO_USM_ALLOCATOR_TRACE (UR_POOL_TRACE writes the pools' decisions)";

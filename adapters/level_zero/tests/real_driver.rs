@@ -137,6 +137,17 @@ impl Drivers {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
+    /// The version of sid's loader, as `1.32.0`.
+    fn loader(&self) -> String {
+        let versions = std::fs::read_to_string(self.drivers.join("sid/versions"));
+        let versions = versions.expect("the packages' versions");
+        let own = versions
+            .lines()
+            .find_map(|line| line.strip_prefix("libze1 "));
+        let own = own.expect("the loader's package");
+        own.split('-').next().unwrap_or(own).to_owned()
+    }
+
     /// Each property of the first device, or the error of its query.
     fn properties(&self, suite: &str, product: &str) -> BTreeMap<String, String> {
         let text = self.run(suite, product, "urinfo", &["--json"]);
@@ -268,6 +279,7 @@ fn variables_have_the_effect_that_they_have_with_intels_adapter() {
             ("UR_L0_VECTOR_WIDTH_SIZE", "32"),
             ("SYCL_HOST_UNIFIED_MEMORY", "1"),
             ("SYCL_UR_L0_DRIVER_SKIPLIST", "1.2.3,9.9.9"),
+            ("SYCL_UR_L0_LOADER_SKIPLIST", "1.32"),
         ] {
             let [ours, theirs] =
                 ["sid", "v2"].map(|suite| shown(&devices(suite, product, variable)[0]["info"]));
@@ -275,9 +287,15 @@ fn variables_have_the_effect_that_they_have_with_intels_adapter() {
             assert_eq!(ours, theirs, "{product}, {variable:?}");
         }
         let both = format!("1.2.3,{version}");
-        for suite in ["sid", "v2"] {
-            let found = devices(suite, product, ("SYCL_UR_L0_DRIVER_SKIPLIST", &both));
-            assert_eq!(found, Value::Null, "{product}: {suite} without {version}");
+        let loader = drivers.loader();
+        for variable in [
+            ("SYCL_UR_L0_DRIVER_SKIPLIST", both.as_str()),
+            ("SYCL_UR_L0_LOADER_SKIPLIST", loader.as_str()),
+        ] {
+            for suite in ["sid", "v2"] {
+                let found = devices(suite, product, variable);
+                assert_eq!(found, Value::Null, "{product}: {suite} with {variable:?}");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! | variable | test |
 //! |---|---|
 //! | `SYCL_USM_HOSTPTR_IMPORT` | those of imports; the workload with faults runs with it too |
-//! | `SYCL_UR_L0_DRIVER_SKIPLIST` | [`drivers_are_left_out_by_their_version`] |
+//! | `SYCL_UR_L0_DRIVER_SKIPLIST`, `SYCL_UR_L0_LOADER_SKIPLIST` | [`drivers_and_loaders_are_left_out_by_their_versions`] |
 //! | `UR_L0_VECTOR_WIDTH_SIZE` | [`the_widths_are_those_of_a_size`] |
 //! | `UR_L0_USM_ALLOCATOR` | [`default_pools_keep_what_the_variable_says`] |
 //!
@@ -458,13 +458,14 @@ fn facts(device: ur_device_handle_t) -> (String, [u32; 4]) {
 }
 
 #[test]
-fn drivers_are_left_out_by_their_version() {
-    let name = "tests::variables::drivers_are_left_out_by_their_version";
+fn drivers_and_loaders_are_left_out_by_their_versions() {
+    let name = "tests::variables::drivers_and_loaders_are_left_out_by_their_versions";
     let without = (
         "SCRIPTED_LEVEL_ZERO_WITHOUT",
         "ZE_intel_get_driver_version_string",
     );
     let list = "SYCL_UR_L0_DRIVER_SKIPLIST";
+    let loaders = "SYCL_UR_L0_LOADER_SKIPLIST";
     let cases: &[(Variables, Option<&str>)] = &[
         (&[], Some("1.15.1+9")),
         (&[(list, "1.15.9,9.9.9")], Some("1.15.1+9")),
@@ -472,6 +473,8 @@ fn drivers_are_left_out_by_their_version() {
         (&[(list, "1.15.1")], None),
         (&[(list, "1.15.1+9"), without], Some("1.15.1")),
         (&[(list, "1.15.1"), without], None),
+        (&[(loaders, "1.32,1.32.1")], Some("1.15.1+9")),
+        (&[(loaders, "1.2.3,1.32.0")], None),
     ];
     for (variables, found) in cases {
         let found_text = found.unwrap_or_default();
