@@ -80,6 +80,19 @@ impl Drivers {
         command
     }
 
+    /// The conformance program, which starts itself again.
+    fn conformance_program(&self, suite: &str) -> String {
+        let program = self.built.join("ur-conformance").display().to_string();
+        if suite != "sid" {
+            return program;
+        }
+        let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
+        copy.arg(&self.drivers).args(["copy", &program]);
+        let output = copy.output().expect("bash runs");
+        assert!(output.status.success(), "{copy:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
     fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
         let known = repository().join("conformance/expectations/level_zero.yml");
@@ -95,14 +108,7 @@ impl Drivers {
             false => format!("--filter={suite}::"),
         };
         arguments.extend(suites.iter().map(filter));
-        let mut program = self.built.join("ur-conformance").display().to_string();
-        if suite == "sid" {
-            let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
-            copy.arg(&self.drivers).args(["copy", &program]);
-            let output = copy.output().expect("bash runs");
-            assert!(output.status.success(), "{copy:?}: {output:?}");
-            program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        }
+        let program = self.conformance_program(suite);
         // Its exit status tells of the expected ones too.
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let output = self.command(suite, product, &program, &arguments).output();
@@ -297,6 +303,34 @@ fn variables_have_the_effect_that_they_have_with_intels_adapter() {
                 assert_eq!(found, Value::Null, "{product}: {suite} with {variable:?}");
             }
         }
+    }
+}
+
+/// Intel's drivers import each buffer's memory and release it again. The tests' data are not there.
+#[test]
+fn drivers_import_the_memory_of_buffers() {
+    for (suite, product) in [("sid", "bmg"), ("bookworm", "tgllp")] {
+        let Some(drivers) = Drivers::find(suite) else {
+            continue;
+        };
+        let program = drivers.conformance_program(suite);
+        let folder = drivers.built.join(format!("level_zero_imports_{suite}"));
+        // It is not there, or is of an earlier run.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a writable folder");
+        let log = format!("level:debug;output:file,{}/%p", folder.display());
+        let arguments = ["--timeout", "30", "--filter=buffer::"];
+        let mut command = drivers.command(suite, product, &program, &arguments);
+        command.env("UR_LOG_LEVEL_ZERO", log);
+        command.env("SYCL_USM_HOSTPTR_IMPORT", "1");
+        command.output().expect("bash runs");
+        let files = std::fs::read_dir(&folder).expect("logs");
+        let logs = files.map(|file| std::fs::read_to_string(file.expect("a file").path()));
+        let logs: String = logs.map(|text| text.expect("text")).collect();
+        let count = |text: &str| logs.matches(text).count();
+        assert!(count("are imported for a buffer") > 10, "{suite}: {logs}");
+        assert_eq!(count("is not imported"), 0, "{suite}: {logs}");
+        assert_eq!(count("stays imported"), 0, "{suite}: {logs}");
     }
 }
 

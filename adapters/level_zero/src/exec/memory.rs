@@ -208,6 +208,9 @@ pub fn import_of_buffer(context: &NativeContext, start: usize, bytes: usize) -> 
         return shared;
     }
     let imported = imports.import(start, bytes, Holder::Buffer);
+    if imported.is_ok() {
+        log::debug!("{bytes} bytes of host memory are imported for a buffer");
+    }
     imported.inspect_err(not_imported).ok()
 }
 

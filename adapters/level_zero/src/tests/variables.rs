@@ -11,6 +11,7 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
+use std::time::{Duration, Instant};
 
 use ur::abi::*;
 
@@ -158,29 +159,28 @@ fn buffers_share_the_import_of_a_range() {
         let first = own.devices[0];
         ok(ur!(Context.pfnCreate(1, &first, null(), &mut other)));
         write(0, 4, 1);
-        let whole = buffer(own.context, words(0), 2 * SIZE);
-        let twin = buffer(own.context, words(0), 2 * SIZE);
-        let part = buffer(own.context, words(1), SIZE / 2);
-        let elsewhere = buffer(other, words(1), SIZE);
-        assert_eq!(imports(&own.driver), [1, 0]);
-        // Its end is not in the range: the driver would refuse it.
-        let beyond = buffer(own.context, words(1), 2 * SIZE);
-        // All of the range is in it.
+        let whole = buffer(own.context, words(1), 2 * SIZE);
+        let twin = buffer(own.context, words(1), 2 * SIZE);
+        let part = buffer(own.context, words(2), SIZE / 2);
+        let elsewhere = buffer(other, words(2), SIZE);
+        // Memory that is in no range as a whole is not imported. The driver would accept the last.
+        let beyond = buffer(own.context, words(2), 2 * SIZE);
+        let before = buffer(own.context, words(0), 2 * SIZE);
         let around = buffer(own.context, words(0), 4 * SIZE);
         assert_eq!(imports(&own.driver), [1, 0]);
-        for over in [whole, part, elsewhere, around] {
+        for over in [whole, part, elsewhere, before, around] {
             end_buffer(over);
         }
         assert_eq!(imports(&own.driver), [1, 0]);
         fill_buffer(queue, beyond, 3, 2 * SIZE);
         end_buffer(beyond);
-        holds(1, 2, 3);
+        holds(2, 2, 3);
         fill_buffer(queue, twin, 4, 2 * SIZE);
         end_buffer(twin);
         assert_eq!(imports(&own.driver), [1, 1]);
-        holds(0, 2, 4);
+        holds(1, 2, 4);
         // A range is free again.
-        end_buffer(buffer(own.context, words(1), 2 * SIZE));
+        end_buffer(buffer(own.context, words(0), 2 * SIZE));
         assert_eq!(imports(&own.driver), [2, 2]);
         ok(ur!(Context.pfnRelease(other)));
         own.end(&[queue]);
@@ -326,6 +326,50 @@ fn an_import_ends_behind_all_commands() {
         assert_eq!(imports(&own.driver), [1, 1]);
         holds(0, 1, 7);
         release(&[filled, gate, copied]);
+        own.free(&[from]);
+        own.end(&[queue, other]);
+    });
+}
+
+/// The wait of the release fails while a command of the driver's uses the memory: the import ends with the command.
+#[test]
+fn an_import_outlives_a_failed_wait() {
+    let name = "tests::variables::an_import_outlives_a_failed_wait";
+    each(name, &[IMPORTS], || {
+        let own = Own::new();
+        let (queue, other) = (own.queue(0, USUAL), own.queue(0, USUAL));
+        // A list whose handle was given out waits for the host by itself.
+        let mut native = 0;
+        ok(ur!(Queue.pfnGetNativeHandle(
+            queue,
+            null_mut(),
+            &mut native
+        )));
+        let from = own.device_memory(0, SIZE);
+        let filled = fill(queue, from, 7, &[]);
+        ok(ur!(Event.pfnWait(1, &filled)));
+        // The release waits for the queues in any order: the failure may come when the command has ended.
+        for _ in 0..12 {
+            case("a failed wait");
+            write(0, 1, 0);
+            let over = buffer(own.context, words(0), SIZE);
+            let gate = task(other, 40);
+            let copied = copy(queue, words(0), from, &[gate]);
+            own.driver.fail_nth("zeEventHostSynchronize", 1, MEMORY.0);
+            end_buffer(over);
+            assert!(own.driver.query().met);
+            ok(ur!(Event.pfnWait(1, &copied)));
+            holds(0, 1, 7);
+            let start = Instant::now();
+            while count(&own.driver, RELEASE) == 0 {
+                let waits = start.elapsed() < Duration::from_secs(5);
+                assert!(waits, "it stays imported");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(own.driver.query().broken, 0, "{}", own.driver.report());
+            release(&[gate, copied]);
+        }
+        release(&[filled]);
         own.free(&[from]);
         own.end(&[queue, other]);
     });
