@@ -43,8 +43,8 @@ impl ProgramPart<Cuda> for Part {
         &self.device
     }
 
-    fn binary(&self) -> Cow<'_, [u8]> {
-        self.image.bytes().into()
+    fn binary(&self) -> Result<Cow<'_, [u8]>> {
+        Ok(self.image.bytes().into())
     }
 }
 
@@ -72,7 +72,7 @@ impl Part {
         ensure(has_code, UR_RESULT_ERROR_INVALID_OPERATION)?;
         let (loaded, log) = Module::load(&self.device.gpu()?, &self.image, options);
         let loaded = loaded.map(Some);
-        self.loaded.lock().end(loaded, binary, options, log.0)
+        self.loaded.lock().end(loaded, binary, options, Ok(log.0))
     }
 }
 
@@ -191,7 +191,7 @@ impl Program {
             let part = Part::new(device, image);
             // The caller gets no program to query the log of.
             part.load(UR_PROGRAM_BINARY_TYPE_EXECUTABLE, options)
-                .map_err(|error| error.explained(&part.loaded.lock().build.log))?;
+                .map_err(|error| error.explained(part.loaded.lock().build.text()))?;
             Ok(Some(part))
         })?;
         Ok(hal::new::<Cuda, _>(Self { parts, metadata }))
@@ -263,7 +263,7 @@ impl Program {
 
 impl hal::Program<Cuda> for Program {
     fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
-        let names = || this.kernel_names();
+        let names = || Ok(this.kernel_names());
         program_info::<Cuda>(this, this.context(), &this.parts, names, what, out)
     }
 

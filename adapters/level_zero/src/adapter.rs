@@ -33,6 +33,9 @@ pub fn roots() -> Option<&'static Roots> {
         Settings::report();
         let Found { api, drivers } = Api::find()?;
         let api: &'static Api = Box::leak(Box::new(api));
+        if is_skipped(api) {
+            return None;
+        }
         let open = |driver: &_| Platform::open(api, *driver);
         let platforms: Vec<_> = drivers.iter().filter_map(open).collect();
         let adapter = hal::new::<LevelZero, _>(Adapter {
@@ -41,6 +44,20 @@ pub fn roots() -> Option<&'static Roots> {
         (!platforms.is_empty()).then_some(Roots { adapter, platforms })
     };
     ROOTS.get_or_init(find).as_ref()
+}
+
+/// Whether the user leaves the loader out, by its version.
+fn is_skipped(api: &Api) -> bool {
+    let skipped = &Settings::get().skipped_loaders;
+    let version = match skipped.is_empty() {
+        true => None,
+        false => api.loader_version(),
+    };
+    let found = version.filter(|version| skipped.contains(version));
+    if let Some(version) = &found {
+        ::log::warn!("the loader {version} is left out, as SYCL_UR_L0_LOADER_SKIPLIST says");
+    }
+    found.is_some()
 }
 
 /// Every device and sub-device, and the cards that are not listed.

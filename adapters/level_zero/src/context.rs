@@ -1,10 +1,13 @@
 //! The driver's side of a context: its native context, and what lanes of it share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Error, Handles, Result, ensure};
 use ur::stream::Devices;
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::bindless::Bindless;
@@ -22,6 +25,8 @@ pub struct State {
     pub bindless: Bindless,
     pub shared: Shared,
     pub space: AddressSpace,
+    /// The host memory that the user registered, by its addresses.
+    pub registered: Mutex<BTreeMap<usize, Import>, { rank::DRIVER }>,
     pub native: Arc<NativeContext>,
 }
 
@@ -29,6 +34,8 @@ pub struct State {
 pub struct NativeContext {
     pub api: &'static Api,
     pub raw: ze_context_handle_t,
+    /// The driver's imports of host memory; none where it has no functions for them.
+    pub imports: Option<&'static Imports>,
     /// Whether the drop destroys the context: a foreign one may be its maker's.
     own: bool,
     pub events: Events,
@@ -39,15 +46,14 @@ pub struct NativeContext {
 impl State {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
         let platform = platform_of(devices)?;
-        let native = NativeContext::create(platform.api(), platform.raw())?;
-        Ok(Self::new(platform, native))
+        Ok(Self::new(platform, NativeContext::create(platform)?))
     }
 
     /// A foreign context of these devices; `own` if this destroys it.
     pub fn adopt(devices: Handles<'_, Device>, native: usize, own: bool) -> Result<Self> {
         let platform = platform_of(devices)?;
         let raw = ze_context_handle_t(std::ptr::with_exposed_provenance_mut(native));
-        let native = NativeContext::new(platform.api(), raw, own);
+        let native = NativeContext::new(platform, raw, own);
         Ok(Self::new(platform, native))
     }
 
@@ -58,23 +64,26 @@ impl State {
             bindless: Bindless::default(),
             shared: Shared::default(),
             space: AddressSpace::default(),
+            registered: Mutex::default(),
             native,
         }
     }
 }
 
 impl NativeContext {
-    pub fn create(api: &'static Api, driver: ze_driver_handle_t) -> Result<Self> {
+    pub fn create(platform: &Platform) -> Result<Self> {
+        let (api, driver) = (platform.api(), platform.raw());
         let desc = ze_context_desc_t::default();
         let mut raw = ze_context_handle_t::NULL;
         // SAFETY: the description has its tag, and there is room for the handle.
         unsafe { call!(api, zeContextCreate(driver, &desc, &mut raw)) }?;
-        Ok(Self::new(api, raw, true))
+        Ok(Self::new(platform, raw, true))
     }
 
-    fn new(api: &'static Api, raw: ze_context_handle_t, own: bool) -> Self {
+    fn new(platform: &Platform, raw: ze_context_handle_t, own: bool) -> Self {
         Self {
-            api,
+            api: platform.api(),
+            imports: platform.imports,
             raw,
             own,
             events: Events::default(),
@@ -85,14 +94,14 @@ impl NativeContext {
 }
 
 /// The platform of devices. `INVALID_DEVICE` for devices of several.
-fn platform_of<'a>(devices: Handles<'a, Device>) -> Result<&'a Platform> {
+fn platform_of(devices: Handles<'_, Device>) -> Result<&Platform> {
     let mut all = devices.iter();
     let none = Error::new(UR_RESULT_ERROR_INVALID_SIZE);
     let first = all.next().ok_or(none)?;
-    let driver = first.platform().raw();
-    let alike = all.all(|device| device.platform().raw() == driver);
+    let platform = first.platform();
+    let alike = all.all(|device| device.platform().raw() == platform.raw());
     ensure(alike, UR_RESULT_ERROR_INVALID_DEVICE)?;
-    Ok(first.platform())
+    Ok(platform)
 }
 
 impl Drop for NativeContext {

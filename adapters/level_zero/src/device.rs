@@ -276,15 +276,24 @@ impl Device {
     }
 
     /// Whether address ranges can be reserved: only trying tells, as an old driver has pages and refuses ranges.
-    pub fn has_virtual_memory(&self) -> bool {
+    pub fn has_virtual_memory(&self) -> Result<bool> {
+        if let Some(known) = self.virtual_memory.get() {
+            return Ok(*known);
+        }
         let try_it = || -> Result<()> {
-            let context = Arc::new(NativeContext::create(self.api, self.platform.raw())?);
+            let context = Arc::new(NativeContext::create(&self.platform)?);
             let page = page_bytes(&context, self, 1)?;
             let space = AddressSpace::default();
             let start = space.reserve(&context, page, 0, page)?;
             space.free(start, page)
         };
-        *self.virtual_memory.get_or_init(|| try_it().is_ok())
+        let found = match try_it() {
+            Ok(()) => true,
+            Err(error) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => false,
+            // The next query tries again.
+            Err(error) => return Err(error),
+        };
+        Ok(*self.virtual_memory.get_or_init(|| found))
     }
 
     /// The functions of handles of images. None where the driver has none.
@@ -310,8 +319,10 @@ impl Device {
     }
 
     /// The kind of descriptor that physical memory crosses to other processes as. None if it cannot.
-    pub fn physical_descriptor(&self) -> Option<ze_external_memory_type_flag_t> {
-        self.api.zePhysicalMemGetProperties?;
+    pub fn physical_descriptor(&self) -> Result<Option<ze_external_memory_type_flag_t>> {
+        if self.api.zePhysicalMemGetProperties.is_none() {
+            return Ok(None);
+        }
         let external = &self.facts.external;
         let both = external.memoryAllocationImportTypes & external.memoryAllocationExportTypes;
         let kinds = [
@@ -319,7 +330,10 @@ impl Device {
             ZE_EXTERNAL_MEMORY_TYPE_FLAG_DMA_BUF,
         ];
         let found = kinds.into_iter().find(|kind| both & kind != 0);
-        found.filter(|_| self.has_virtual_memory())
+        match found {
+            Some(_) if !self.has_virtual_memory()? => Ok(None),
+            found => Ok(found),
+        }
     }
 
     /// Whether images and samplers can be made.
@@ -345,8 +359,14 @@ impl Device {
 
     /// The device in the system interface. `UNSUPPORTED_ENUMERATION` if that does not know it.
     fn system(&self) -> Result<&System> {
-        let found = self.system.get_or_init(|| System::find(self)).as_ref();
-        found.ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
+        let found = match self.system.get() {
+            Some(known) => known,
+            None => {
+                let found = System::find(self)?;
+                self.system.get_or_init(|| found)
+            }
+        };
+        (found.as_ref()).ok_or(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION))
     }
 
     /// Bytes of memory that can be allocated now, at most all of the device's.

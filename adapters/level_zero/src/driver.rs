@@ -17,6 +17,7 @@ use crate::context::{State, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch, Range};
+use crate::lz::Holder;
 use crate::mem::{self, Mem};
 use crate::program::Program;
 use crate::settings::Settings;
@@ -53,10 +54,11 @@ impl Driver for LevelZero {
     const REGISTERS: bool = true;
 
     fn default_threshold() -> u64 {
-        match Settings::get().pools_keep {
-            true => u64::MAX,
-            false => 0,
-        }
+        Settings::get().pools.kept_bytes
+    }
+
+    fn keeps_by_default(kind: Kind) -> bool {
+        Settings::get().pools.keeps(kind)
     }
 
     fn max_alloc(device: &Object<Device>) -> usize {
@@ -207,33 +209,25 @@ impl Driver for LevelZero {
     }
 
     fn register_host(devices: &Devices<Self>, addr: usize, bytes: usize, _: bool) -> Result<()> {
-        let imports = first(devices)?.platform().imports;
-        imports.ok_or(Error::unsupported())?.import(addr, bytes)
+        let state = devices.state();
+        let imports = state.native.imports.ok_or(Error::unsupported())?;
+        let import = imports.import(addr, bytes, Holder::User)?;
+        state.registered.lock().insert(addr, import);
+        Ok(())
     }
 
     fn unregister_host(devices: &Devices<Self>, addr: usize) {
-        let released = first(devices).and_then(|device| {
-            let imports = device.platform().imports;
-            imports.ok_or(Error::unsupported())?.release(addr)
-        });
-        if let Err(error) = released {
-            log::error!("host memory stays registered: {:?}", error.code());
-        }
+        let ended = devices.state().registered.lock().remove(&addr);
+        drop(ended);
     }
 
     fn import_host(devices: &Devices<Self>, addr: usize, bytes: usize) {
-        if let Err(error) = Self::register_host(devices, addr, bytes, false) {
-            log::debug!("host memory is not imported: {:?}", error.code());
-        }
+        exec::import_of_user(native(devices), addr, bytes);
     }
 
     fn release_host(devices: &Devices<Self>, addr: usize) {
-        let imports = first(devices)
-            .ok()
-            .and_then(|device| device.platform().imports);
-        // An address that was not imported is no error.
-        if let Some(imports) = imports {
-            let _ = imports.release(addr);
+        if let Some(imports) = native(devices).imports {
+            imports.release_of_user(addr);
         }
     }
 

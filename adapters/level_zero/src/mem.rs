@@ -4,7 +4,8 @@
 //! that needs one ([`Copies`]), unless all of them are integrated and share the host's memory, where the buffer then is. A
 //! mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
-//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]).
+//! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]). If the user wants it, the
+//! driver knows the host's memory as long as the buffer lives ([`Import`]), which makes copies between the two faster.
 //!
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
@@ -13,8 +14,10 @@ mod image;
 
 pub use image::Image;
 
+use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::abi::*;
 use ur::hal::answers::{WholeBuffer, buffer_flags, image_info, mem_info};
@@ -24,10 +27,14 @@ use ur::stream::{
     Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Queue, Use, Uses, Work,
     in_user_function,
 };
+use ur::timeline::rank;
+use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
 use crate::device::Device;
 use crate::exec::{self, Copies, Native, Part};
+use crate::lz::Import;
+use crate::settings::Settings;
 
 type OfContext = Object<Context<LevelZero>>;
 
@@ -50,7 +57,7 @@ enum Storage {
     /// Memory of the context's pools on each of several devices. The buffer's address counts from 0.
     Copies(Arc<Copies>),
     /// Memory of the context's pools, a copy of the host's memory.
-    Copy(HostCopy),
+    Copy(OverHost),
     /// Foreign memory. `own`: it is freed with the buffer.
     User {
         own: bool,
@@ -58,6 +65,40 @@ enum Storage {
     /// A part of another buffer.
     Parent(Arc<Object<Mem>>),
     Image(Arc<Image>),
+}
+
+/// The host's memory that a buffer is a copy of.
+struct OverHost {
+    copy: HostCopy,
+    /// Taken by the drop, and by what the drop leaves behind.
+    import: Mutex<Option<Import>, { rank::LEAF }>,
+    /// Whether everything enqueued had ended when the last handle was released.
+    is_over: AtomicBool,
+}
+
+impl Deref for OverHost {
+    type Target = HostCopy;
+
+    fn deref(&self) -> &HostCopy {
+        &self.copy
+    }
+}
+
+impl OverHost {
+    fn new(context: &OfContext, host: usize, bytes: usize) -> Self {
+        let wanted = Settings::get().imports_buffers;
+        let native = &context.domain().state().native;
+        let import = wanted.then(|| exec::import_of_buffer(native, host, bytes));
+        Self {
+            copy: HostCopy::of(host),
+            import: Mutex::new(import.flatten()),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn is_imported(&self) -> bool {
+        self.import.lock().is_some()
+    }
 }
 
 /// The copy of a mapping's host memory back to its buffer.
@@ -95,7 +136,7 @@ impl Mem {
             false => Context::alloc_buffer(context, bytes, 0)?.expose_provenance(),
         };
         let storage = match uses {
-            true => Storage::Copy(HostCopy::of(host)),
+            true => Storage::Copy(OverHost::new(context, host, bytes)),
             false if has_copies => {
                 let native = &context.domain().state().native;
                 Storage::Copies(exec::copies(native, devices, bytes))
@@ -275,7 +316,10 @@ impl Mem {
     /// Copies the buffer or image back to the host's memory, if it may be newer. All use is over.
     fn bring_back(&self) {
         match &self.storage {
-            Storage::Copy(copy) => copy.end(&self.uses, || self.copy(copy.host, self.address)),
+            Storage::Copy(copy) => {
+                copy.end(&self.uses, || self.copy(copy.host, self.address));
+                copy.is_over.store(true, Ordering::Release);
+            }
             Storage::Image(image) if self.uses.has(Use::Writes) => image.bring_back(&self.context),
             _ => {}
         }
@@ -285,6 +329,10 @@ impl Mem {
     /// Within a user function, the copy is made later.
     fn return_to_host(this: &Object<Self>) {
         let mem = this.arc();
+        if let Storage::Copy(copy) = &this.storage {
+            // Commands with parts may have followed an earlier release.
+            copy.is_over.store(false, Ordering::Release);
+        }
         let over = this.context.after_use(move || mem.bring_back());
         if let Err(error) = over {
             log::error!("a buffer was not returned to the host: {:?}", error.code());
@@ -407,7 +455,18 @@ impl Drop for Mem {
     fn drop(&mut self) {
         self.mappings.clear(&self.context);
         match self.storage {
-            Storage::Own { .. } | Storage::Copy(_) => self.context.free_buffer(self.address),
+            Storage::Own { .. } => self.context.free_buffer(self.address),
+            Storage::Copy(ref copy) => {
+                self.context.free_buffer(self.address);
+                let import = copy.import.lock().take();
+                // The wait for the end failed: what still runs may use the import.
+                if import.is_some() && !copy.is_over.load(Ordering::Acquire) {
+                    let done = self.context.when_finished(move || drop(import));
+                    if let Err(error) = done.or_else(|_| self.context.finish()) {
+                        log::error!("an import of host memory ended early: {:?}", error.code());
+                    }
+                }
+            }
             // Pending commands may wait for the copies of them.
             Storage::Copies(ref copies) => {
                 copies
@@ -446,12 +505,14 @@ impl Body for Mem {
             Storage::Parent(parent) => parent,
             _ => this,
         };
-        let of_host = match &whole.storage {
-            Storage::Copy(_) => true,
-            Storage::Image(image) => image.is_over_host(),
+        let is_used = whole.uses.has(Use::Reads);
+        let returns = match &whole.storage {
+            // Commands without the buffer may use the import too.
+            Storage::Copy(copy) => is_used || copy.is_imported(),
+            Storage::Image(image) => is_used && image.is_over_host(),
             _ => false,
         };
-        if of_host && whole.uses.has(Use::Reads) {
+        if returns {
             Self::return_to_host(whole);
         }
     }

@@ -15,11 +15,14 @@ use crate::adapter::roots;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::{self, *};
+use crate::settings::Settings;
 
 pub struct Platform {
     api: &'static Api,
     raw: ze_driver_handle_t,
     version: Version,
+    /// The version as the driver writes it.
+    version_text: String,
     /// The extensions that the driver names.
     extensions: Vec<String>,
     devices: OnceLock<Vec<Arc<Object<Device>>>>,
@@ -30,7 +33,7 @@ pub struct Platform {
     /// The contexts of its devices.
     contexts: Mutex<Vec<Weak<NativeContext>>, { rank::LEAF }>,
     /// The functions that make host memory known; none where the driver has none.
-    pub imports: Option<Imports>,
+    pub imports: Option<&'static Imports>,
 }
 
 /// A driver's version: the interface's, and a number that rises with each build of the driver.
@@ -49,7 +52,19 @@ impl Version {
             build,
         }
     }
+
+    fn text(self) -> String {
+        let Self {
+            major,
+            minor,
+            build,
+        } = self;
+        format!("{major}.{minor}.{build}")
+    }
 }
+
+/// The driver's extension for its version as text.
+const VERSION_TEXT: &str = "ZE_intel_get_driver_version_string";
 
 /// Text in an array that a driver filled.
 pub fn text(of: &[c_char]) -> String {
@@ -61,13 +76,18 @@ pub fn text(of: &[c_char]) -> String {
 impl Platform {
     /// None if the driver has no GPU.
     pub fn open(api: &'static Api, raw: ze_driver_handle_t) -> Option<Arc<Object<Self>>> {
-        let platform = Self::read(api, raw).ok()?;
+        let read = Self::read(api, raw);
+        let tell = |error: &Error| log::warn!("a driver is left out: {:?}", error.code());
+        let platform = read.inspect_err(tell).ok()?;
+        if platform.is_skipped() {
+            return None;
+        }
         let platform = Object::immortal(LevelZero::table(), platform);
         let natives = lz::list(ze_device_handle_t::NULL, |count, all| {
             // SAFETY: `all` is null or has room for `count` handles.
             unsafe { call!(api, zeDeviceGet(raw, count, all)) }
         });
-        let natives = natives.unwrap_or_default();
+        let natives = natives.inspect_err(tell).unwrap_or_default();
         let open = |native: &ze_device_handle_t| Device::open(api, &platform, *native).ok();
         let devices: Vec<_> = natives.iter().filter_map(open).collect();
         devices.iter().for_each(Device::find_parts);
@@ -94,16 +114,21 @@ impl Platform {
         // SAFETY: the answer has its tag and is writable.
         let shares = unsafe { call!(api, zeDriverGetIpcProperties(raw, &mut ipc)) };
         let version = properties.driverVersion;
+        let version = Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff);
+        let extensions: Vec<_> = extensions.iter().map(|one| text(&one.name)).collect();
+        let has_text = extensions.iter().any(|own| own == VERSION_TEXT);
+        let version_text = has_text.then(|| by_address::version_text(api, raw));
         Ok(Self {
             api,
             raw,
-            version: Version::new(interface.0 >> 16, interface.0 & 0xffff, version & 0xffff),
-            extensions: extensions.iter().map(|one| text(&one.name)).collect(),
+            version,
+            version_text: version_text.flatten().unwrap_or_else(|| version.text()),
+            extensions,
             devices: OnceLock::new(),
             ipc: if shares.is_ok() { ipc.flags } else { 0 },
             composites: OnceLock::new(),
             contexts: Mutex::default(),
-            imports: Imports::find(api, raw),
+            imports: Imports::find(api, raw).map(|imports| &*Box::leak(Box::new(imports))),
         })
     }
 
@@ -129,6 +154,25 @@ impl Platform {
 
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// The driver's version, as `1.6.32567+18` or `1.6.32567`.
+    pub fn version_text(&self) -> &str {
+        &self.version_text
+    }
+
+    /// Whether the user leaves this driver out, by its version with or without what follows a `+`.
+    fn is_skipped(&self) -> bool {
+        let plain = self.version.text();
+        let mut all = Settings::get().skipped_drivers.iter();
+        let skipped = all.any(|own| *own == self.version_text || *own == plain);
+        if skipped {
+            log::warn!(
+                "the driver {} is left out, as SYCL_UR_L0_DRIVER_SKIPLIST says",
+                self.version_text
+            );
+        }
+        skipped
     }
 
     pub fn has_extension(&self, name: &str) -> bool {

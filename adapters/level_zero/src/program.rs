@@ -51,15 +51,13 @@ impl ProgramPart<LevelZero> for Part {
     }
 
     /// The driver's own code once the part is built, else what it was created with, unless that is SPIR-V.
-    fn binary(&self) -> Cow<'_, [u8]> {
+    fn binary(&self) -> Result<Cow<'_, [u8]>> {
         let state = self.state();
-        let module = state.built.module().ok();
-        let built = module.as_ref().and_then(|module| module.binary().ok());
-        match (built, state.inputs.as_slice()) {
-            (Some(code), _) => code.to_vec().into(),
-            (None, [one]) if !one.is_il => one.code.to_vec().into(),
+        Ok(match (state.built.module(), state.inputs.as_slice()) {
+            (Ok(module), _) => module.binary()?.to_vec().into(),
+            (Err(_), [one]) if !one.is_il => one.code.to_vec().into(),
             _ => Cow::Borrowed(&[]),
-        }
+        })
     }
 }
 
@@ -113,7 +111,7 @@ impl Part {
         let is_il = !state.inputs.is_empty() && state.inputs.iter().all(|input| input.is_il);
         ensure(is_il, UR_RESULT_ERROR_INVALID_OPERATION)?;
         let (compiled, log) = match is_whole(&state.inputs) {
-            true => (Ok(None), String::new()),
+            true => (Ok(None), Ok(String::new())),
             false => broken(),
         };
         if compiled.is_ok() {
@@ -151,18 +149,19 @@ impl Symbols {
 /// The driver builds a module with open symbols. Linking it with itself tells of those.
 fn resolved(
     module: Arc<Module>,
-    log: String,
+    log: Result<String>,
     failure: ur_result_t,
-) -> (Result<Arc<Module>>, String) {
+) -> (Result<Arc<Module>>, Result<String>) {
     match module.has_imports() {
         Ok(true) => {}
         Ok(false) => return (Ok(module), log),
         Err(error) => return (Err(error), log),
     }
-    let (linked, found) = Module::link_dynamically(&[Arc::clone(&module)]);
-    let log = match log.is_empty() {
-        true => found,
-        false => format!("{log}\n{found}"),
+    let (linked, found) = Module::link_dynamically(&module, &[]);
+    let log = match (log, found.text()) {
+        (Ok(log), Ok(found)) if !log.is_empty() => Ok(format!("{log}\n{found}")),
+        (Ok(_), found) => found,
+        (failed, _) => failed,
     };
     let failed = |error: Error| match error.code() {
         UR_RESULT_ERROR_PROGRAM_LINK_FAILURE => Error::new(failure),
@@ -178,10 +177,10 @@ fn is_whole(inputs: &[Input]) -> bool {
 }
 
 /// The result and the log of a build of SPIR-V that is not whole.
-fn broken<T>() -> (Result<T>, String) {
+fn broken<T>() -> (Result<T>, Result<String>) {
     let failed = Error::new(UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
     let log = "the SPIR-V ends within an instruction, or has one of no words";
-    (Err(failed), log.to_owned())
+    (Err(failed), Ok(log.to_owned()))
 }
 
 /// What a compiler says beside the code.
@@ -328,7 +327,7 @@ impl Program {
             let part = Part::new(device, inputs);
             // The caller gets no program to query the log of.
             let linked = part.build(context, options, symbols);
-            linked.map_err(|error| error.explained(&part.state().built.build.log))?;
+            linked.map_err(|error| error.explained(part.state().built.build.text()))?;
             Ok(Some(part))
         })?;
         Ok(hal::new::<LevelZero, _>(Self {
@@ -351,8 +350,12 @@ impl Program {
             let modules = programs
                 .iter()
                 .filter_map(|one| one.parts.module(device).ok());
-            let (linked, log) = Module::link_dynamically(&modules.collect::<Vec<_>>());
-            linked.map_err(|error| error.explained(&log))?;
+            let modules: Vec<_> = modules.collect();
+            let Some((first, others)) = modules.split_first() else {
+                continue;
+            };
+            let (linked, log) = Module::link_dynamically(first, others);
+            linked.map_err(|error| error.explained(&log.text().unwrap_or_default()))?;
         }
         Ok(())
     }
@@ -412,7 +415,7 @@ impl Program {
         if let Some(found) = module.function(name)? {
             return Ok(found);
         }
-        let names = module.kernel_names();
+        let names = module.kernel_names()?;
         let known = names
             .iter()
             .any(|known| known.as_bytes() == name.to_bytes());
@@ -445,14 +448,16 @@ impl Program {
             .collect()
     }
 
-    fn kernel_names(&self) -> Vec<String> {
-        let modules = self.parts.iter().filter_map(|part| part.module().ok());
-        let mut names: Vec<String> = modules.flat_map(|module| module.kernel_names()).collect();
+    fn kernel_names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for module in self.parts.iter().filter_map(|part| part.module().ok()) {
+            names.extend(module.kernel_names()?);
+        }
         // The driver's own kernel, which holds functions that others call by address.
         names.retain(|name| name != "Intel_Symbol_Table_Void_Program");
         names.sort_unstable();
         names.dedup();
-        names
+        Ok(names)
     }
 }
 

@@ -15,7 +15,6 @@ mod memory;
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::Arc;
 
 use ur::abi::{UR_BACKEND_LEVEL_ZERO, UR_RESULT_ERROR_UNSUPPORTED_FEATURE};
 use ur::ipc::Given;
@@ -34,7 +33,6 @@ pub use memory::{
 };
 
 use crate::LevelZero;
-use crate::device::Device;
 use crate::lz::*;
 use exportable::Exportable;
 use memory::OpenedMemory;
@@ -59,13 +57,15 @@ pub const fn kind(subject: Subject) -> Kind {
 
 /// `UNSUPPORTED_FEATURE` unless processes can share such objects of every device of the context.
 fn check_able(this: &OfContext, subject: Subject) -> Result<()> {
-    let able = |device: &Arc<Object<Device>>| match subject {
-        Subject::Memory => device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY),
-        Subject::Physical => device.physical_descriptor().is_some(),
-        Subject::Event => device.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL),
-    };
-    let all = this.devices().iter().all(able);
-    ensure(all, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
+    for device in this.devices() {
+        let able = match subject {
+            Subject::Memory => device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY),
+            Subject::Physical => device.physical_descriptor()?.is_some(),
+            Subject::Event => device.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL),
+        };
+        ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    }
+    Ok(())
 }
 
 /// Ends what the caller was given for other processes.

@@ -12,9 +12,11 @@
 //! | `batches` | when a batch of commands is submitted, and what becomes of one whose submission fails |
 //! | `images` | images and samplers |
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
+//! | `queries` | queries of which the driver fails a call |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
 //! | `slices` | the compute slices of tiles |
+//! | `variables` | variables that users set for Intel's adapters |
 
 mod absent;
 mod batches;
@@ -23,8 +25,10 @@ mod fake_driver;
 mod faults;
 mod images;
 mod lost;
+mod queries;
 mod random;
 mod reported;
 mod slices;
 mod spirv;
+mod variables;
 mod workload;

@@ -121,8 +121,10 @@ fn at(addr: usize) -> *const c_void {
 
 /// The context's address ranges. `UNSUPPORTED_FEATURE` if a device of it has none.
 pub fn space(this: &OfContext) -> Result<&AddressSpace> {
-    let able = this.each_device().all(|device| device.has_virtual_memory());
-    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    for device in this.each_device() {
+        let able = device.has_virtual_memory()?;
+        ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    }
     Ok(&this.domain().state().space)
 }
 
@@ -301,7 +303,7 @@ impl PhysicalMem {
         context.check_device(device)?;
         let flags = properties.map_or_else(Default::default, |properties| properties.flags);
         let kind = match flags.contains(UR_PHYSICAL_MEM_FLAG_ENABLE_IPC) {
-            true => Some(device.physical_descriptor().ok_or(Error::unsupported())?),
+            true => Some(device.physical_descriptor()?.ok_or(Error::unsupported())?),
             false => None,
         };
         let native = &context.domain().state().native;
@@ -327,7 +329,7 @@ impl PhysicalMem {
         bytes: usize,
         file: &OwnedFd,
     ) -> Result<Arc<Object<Self>>> {
-        let kind = device.physical_descriptor().ok_or(Error::unsupported())?;
+        let kind = device.physical_descriptor()?.ok_or(Error::unsupported())?;
         let native = &context.domain().state().native;
         let mut import = ze_external_memory_import_fd_t {
             flags: kind,
@@ -363,7 +365,7 @@ impl PhysicalMem {
 
     /// `UNSUPPORTED_FEATURE` if no memory of the device can be opened by other processes.
     pub fn check_shareable(&self) -> Result<()> {
-        let kind = self.device.physical_descriptor();
+        let kind = self.device.physical_descriptor()?;
         ensure(kind.is_some(), UR_RESULT_ERROR_UNSUPPORTED_FEATURE)
     }
 

@@ -99,6 +99,19 @@ impl Drivers {
         command.env("ZE_ENABLE_ALT_DRIVERS", forward);
     }
 
+    /// The conformance program, which starts itself again.
+    fn conformance_program(&self, suite: &str) -> String {
+        let program = self.built.join("ur-conformance").display().to_string();
+        if suite != "sid" {
+            return program;
+        }
+        let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
+        copy.arg(&self.drivers).args(["copy", &program]);
+        let output = copy.output().expect("bash runs");
+        assert!(output.status.success(), "{copy:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
     fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
         let known = repository().join("conformance/expectations/level_zero.yml");
@@ -114,14 +127,7 @@ impl Drivers {
             false => format!("--filter={suite}::"),
         };
         arguments.extend(suites.iter().map(filter));
-        let mut program = self.built.join("ur-conformance").display().to_string();
-        if suite == "sid" {
-            let mut copy = Command::new(repository().join("scripts/level_zero.sh"));
-            copy.arg(&self.drivers).args(["copy", &program]);
-            let output = copy.output().expect("bash runs");
-            assert!(output.status.success(), "{copy:?}: {output:?}");
-            program = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        }
+        let program = self.conformance_program(suite);
         // Its exit status tells of the expected ones too.
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let output = self.command(suite, product, &program, &arguments).output();
@@ -154,6 +160,17 @@ impl Drivers {
         let output = command.output().expect("bash runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// The version of sid's loader, as `1.32.0`.
+    fn loader(&self) -> String {
+        let versions = std::fs::read_to_string(self.drivers.join("sid/versions"));
+        let versions = versions.expect("the packages' versions");
+        let own = versions
+            .lines()
+            .find_map(|line| line.strip_prefix("libze1 "));
+        let own = own.expect("the loader's package");
+        own.split('-').next().unwrap_or(own).to_owned()
     }
 
     /// Each property of the first device, or the error of its query.
@@ -480,6 +497,88 @@ fn two_processes_share_what_the_driver_has() {
         check(import(), [refused; 2]);
         writeln!(tell).expect("the other process reads");
         assert!(first.wait().expect("it ends").success(), "{product}");
+    }
+}
+
+/// Variables whose effect a property shows, or a driver that is left out, beside Intel's adapter.
+#[test]
+fn variables_have_the_effect_that_they_have_with_intels_adapter() {
+    let (Some(drivers), Some(_)) = (Drivers::find("sid"), Drivers::find("v2")) else {
+        return;
+    };
+    let devices = |suite: &str, product: &str, variable: (&str, &str)| -> Value {
+        let mut command = drivers.command(suite, product, "urinfo", &["--json"]);
+        let output = command.env(variable.0, variable.1).output();
+        let output = output.expect("bash runs");
+        // Without a device it fails, and prints that there is no adapter.
+        let all: Value = serde_json::from_slice(&output.stdout).expect("urinfo prints JSON");
+        all["adapters"][0]["platforms"][0]["devices"].clone()
+    };
+    let shown = |info: &Value| -> BTreeMap<String, Value> {
+        let all = info.as_object().expect("properties").clone();
+        let is_shown = |name: &str| {
+            ["VECTOR_WIDTH", "UNIFIED_MEMORY", "DRIVER_VERSION"]
+                .iter()
+                .any(|part| name.contains(part))
+        };
+        all.into_iter().filter(|(name, _)| is_shown(name)).collect()
+    };
+    for product in ["bmg", "tgllp"] {
+        let usual = devices("sid", product, ("SYCL_HOST_UNIFIED_MEMORY", "0"));
+        let version = &usual[0]["info"]["UR_DEVICE_INFO_DRIVER_VERSION"];
+        let version = version.as_str().expect("a version").to_owned();
+        for variable in [
+            ("UR_L0_VECTOR_WIDTH_SIZE", "8"),
+            ("UR_L0_VECTOR_WIDTH_SIZE", "16"),
+            ("UR_L0_VECTOR_WIDTH_SIZE", "32"),
+            ("SYCL_HOST_UNIFIED_MEMORY", "1"),
+            ("SYCL_UR_L0_DRIVER_SKIPLIST", "1.2.3,9.9.9"),
+            ("SYCL_UR_L0_LOADER_SKIPLIST", "1.32"),
+        ] {
+            let [ours, theirs] =
+                ["sid", "v2"].map(|suite| shown(&devices(suite, product, variable)[0]["info"]));
+            assert!(ours.len() > 16, "{product}: {ours:?}");
+            assert_eq!(ours, theirs, "{product}, {variable:?}");
+        }
+        let both = format!("1.2.3,{version}");
+        let loader = drivers.loader();
+        for variable in [
+            ("SYCL_UR_L0_DRIVER_SKIPLIST", both.as_str()),
+            ("SYCL_UR_L0_LOADER_SKIPLIST", loader.as_str()),
+        ] {
+            for suite in ["sid", "v2"] {
+                let found = devices(suite, product, variable);
+                assert_eq!(found, Value::Null, "{product}: {suite} with {variable:?}");
+            }
+        }
+    }
+}
+
+/// Intel's drivers import each buffer's memory and release it again. The tests' data are not there.
+#[test]
+fn drivers_import_the_memory_of_buffers() {
+    for (suite, product) in [("sid", "bmg"), ("bookworm", "tgllp")] {
+        let Some(drivers) = Drivers::find(suite) else {
+            continue;
+        };
+        let program = drivers.conformance_program(suite);
+        let folder = drivers.built.join(format!("level_zero_imports_{suite}"));
+        // It is not there, or is of an earlier run.
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("a writable folder");
+        let log = format!("level:debug;output:file,{}/%p", folder.display());
+        let arguments = ["--timeout", "30", "--filter=buffer::"];
+        let mut command = drivers.command(suite, product, &program, &arguments);
+        command.env("UR_LOG_LEVEL_ZERO", log);
+        command.env("SYCL_USM_HOSTPTR_IMPORT", "1");
+        command.output().expect("bash runs");
+        let files = std::fs::read_dir(&folder).expect("logs");
+        let logs = files.map(|file| std::fs::read_to_string(file.expect("a file").path()));
+        let logs: String = logs.map(|text| text.expect("text")).collect();
+        let count = |text: &str| logs.matches(text).count();
+        assert!(count("are imported for a buffer") > 10, "{suite}: {logs}");
+        assert_eq!(count("is not imported"), 0, "{suite}: {logs}");
+        assert_eq!(count("stays imported"), 0, "{suite}: {logs}");
     }
 }
 

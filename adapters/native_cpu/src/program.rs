@@ -68,8 +68,8 @@ impl ProgramPart<Cpu> for Part {
     }
 
     /// Empty for a part that was linked of several shared objects.
-    fn binary(&self) -> Cow<'_, [u8]> {
-        match self.images.as_slice() {
+    fn binary(&self) -> Result<Cow<'_, [u8]>> {
+        Ok(match self.images.as_slice() {
             [one] => one.binary().into(),
             several if several.iter().all(|image| image.is_table()) => {
                 let end = 2 * size_of::<usize>();
@@ -81,7 +81,7 @@ impl ProgramPart<Cpu> for Part {
                 all.into()
             }
             _ => Cow::default(),
-        }
+        })
     }
 }
 
@@ -275,7 +275,7 @@ fn related(one: &Object<Device>, other: &Object<Device>) -> bool {
 
 impl hal::Program<Cpu> for Program {
     fn get_info(this: &Object<Self>, what: ProgramInfo, out: InfoOut<'_>) -> Result<()> {
-        let names = || this.kernel_names();
+        let names = || Ok(this.kernel_names());
         program_info::<Cpu>(this, &this.context, &this.parts, names, what, out)
     }
 

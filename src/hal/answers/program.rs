@@ -11,7 +11,7 @@ pub trait ProgramPart<B: Backend> {
     fn device(&self) -> &Object<B::Device>;
 
     /// A binary that the part can be made of again; empty if there is none.
-    fn binary(&self) -> Cow<'_, [u8]>;
+    fn binary(&self) -> Result<Cow<'_, [u8]>>;
 }
 
 /// How the last build of a program ended on one device.
@@ -20,7 +20,8 @@ pub struct Build {
     pub status: ur_program_build_status_t,
     pub binary: ur_program_binary_type_t,
     pub options: CString,
-    pub log: String,
+    /// An error if the driver did not give it.
+    pub log: Result<String>,
 }
 
 impl Build {
@@ -30,8 +31,13 @@ impl Build {
             status: UR_PROGRAM_BUILD_STATUS_NONE,
             binary,
             options: CString::default(),
-            log: String::new(),
+            log: Ok(String::new()),
         }
+    }
+
+    /// The log as far as it is known.
+    pub fn text(&self) -> &str {
+        self.log.as_deref().unwrap_or_default()
     }
 
     /// `urProgramGetBuildInfo`
@@ -39,7 +45,7 @@ impl Build {
         match what {
             ProgramBuildInfo::Status => out.value(self.status),
             ProgramBuildInfo::Options => out.slice(self.options.to_bytes_with_nul()),
-            ProgramBuildInfo::Log => out.string(&self.log),
+            ProgramBuildInfo::Log => out.string(self.log.as_ref().map_err(|error| *error)?),
             ProgramBuildInfo::BinaryType => out.value(self.binary),
         }
     }
@@ -51,7 +57,7 @@ pub fn program_info<B: Backend>(
     this: &Object<B::Program>,
     context: &Object<B::Context>,
     parts: &[impl ProgramPart<B>],
-    kernel_names: impl FnOnce() -> Vec<String>,
+    kernel_names: impl FnOnce() -> Result<Vec<String>>,
     what: ProgramInfo,
     out: InfoOut<'_>,
 ) -> Result<()> {
@@ -65,15 +71,16 @@ pub fn program_info<B: Backend>(
         }
         ProgramInfo::Il => out.string(""),
         ProgramInfo::BinarySizes => {
-            let sizes: Vec<_> = parts.iter().map(|part| part.binary().len()).collect();
-            out.slice(&sizes)
+            let size = |part: &_| ProgramPart::binary(part).map(|binary| binary.len());
+            let sizes: Result<Vec<_>> = parts.iter().map(size).collect();
+            out.slice(&sizes?)
         }
         ProgramInfo::Binaries => {
-            let binaries: Vec<_> = parts.iter().map(ProgramPart::binary).collect();
+            let binaries: Result<Vec<_>> = parts.iter().map(ProgramPart::binary).collect();
             // SAFETY: the caller gives each pointer the room that `BinarySizes` reports.
-            unsafe { out.buffers(&binaries) }
+            unsafe { out.buffers(&binaries?) }
         }
-        ProgramInfo::NumKernels => out.value(kernel_names().len()),
-        ProgramInfo::KernelNames => out.string(&kernel_names().join(";")),
+        ProgramInfo::NumKernels => out.value(kernel_names()?.len()),
+        ProgramInfo::KernelNames => out.string(&kernel_names()?.join(";")),
     }
 }

@@ -57,6 +57,7 @@ impl<D: Driver> UsmPool<D> {
             devices: vec![Arc::clone(device)],
             max_bytes: 0,
             threshold: D::default_threshold(),
+            keeps: D::keeps_by_default,
             zeroed: false,
             user: None,
             native: false,
@@ -99,6 +100,7 @@ impl<D: Driver> UsmPool<D> {
             devices,
             max_bytes: limits.map_or(0, |limits| limits.maxPoolableSize as u64),
             threshold: limits.map_or(u64::MAX, |limits| limits.minDriverAllocSize as u64),
+            keeps: |_| true,
             zeroed,
             user: None,
             native: desc

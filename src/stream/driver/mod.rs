@@ -549,9 +549,15 @@ pub trait Driver: Backend + Payload {
         None
     }
 
-    /// Bytes of free memory that a default pool keeps.
+    /// Bytes that a default pool keeps reserved, all kinds of memory together.
     fn default_threshold() -> u64 {
         u64::MAX
+    }
+
+    /// Whether default pools keep free memory of a kind, below their threshold.
+    fn keeps_by_default(kind: Kind) -> bool {
+        let _ = kind;
+        true
     }
 
     /// Largest synchronous allocation, in bytes.

@@ -44,7 +44,7 @@ impl<M> Built<M> {
         made: Result<Option<Arc<M>>>,
         binary: ur_program_binary_type_t,
         options: &CStr,
-        log: String,
+        log: Result<String>,
     ) -> Result<()> {
         let (status, binary) = match made {
             Ok(_) => (UR_PROGRAM_BUILD_STATUS_SUCCESS, binary),

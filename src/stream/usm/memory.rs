@@ -344,8 +344,8 @@ impl<D: Driver> Memory<D> {
     fn wants_settling_since(&self, seen: u64) -> bool {
         let pools = self.pools.lock();
         let wants = pools.iter().any(|core| core.wants_settling());
-        // With a threshold, growth alone may be a reason.
-        if !wants && pools.iter().all(|core| core.threshold() == u64::MAX) {
+        // With a threshold, or a kind that is not kept, growth alone may be a reason.
+        if !wants && pools.iter().all(|core| core.keeps_all()) {
             self.changes.settle(seen);
         }
         wants

@@ -80,6 +80,8 @@ pub(crate) struct Plan<D: Driver> {
     pub max_bytes: u64,
     /// Bytes that settling leaves reserved.
     pub threshold: u64,
+    /// Whether settling leaves free memory of a kind reserved at all.
+    pub keeps: fn(Kind) -> bool,
     pub zeroed: bool,
     pub user: Option<(Kind, UserBlock)>,
     /// Whether a pool of the backend may serve.
@@ -97,6 +99,8 @@ pub(crate) enum Answer {
 pub(crate) struct Part<D: Driver> {
     pub kind: Kind,
     pub device: Option<Arc<Object<D::Device>>>,
+    /// Whether settling leaves its free memory reserved, below the pool's threshold.
+    keeps: bool,
     pub pool: Pool<SlabSource<D>>,
     /// Serves instead of `pool`, if it is there.
     pub native: Option<NativePart<D>>,
@@ -210,10 +214,16 @@ impl<D: Driver> PoolCore<D> {
                 let native = (plan.native && !plan.zeroed && !nested)
                     .then(|| D::native_pool(domain, device.as_deref(), kind, &limits))
                     .flatten();
+                let mut config = config;
+                let keeps = (plan.keeps)(kind);
+                if !keeps {
+                    config.release_threshold = 0;
+                }
                 Part {
                     kind,
                     native: native.map(NativePart::new),
                     device,
+                    keeps,
                     pool: Pool::with_usage(provider, config, Arc::clone(&used)),
                 }
             };
@@ -358,7 +368,7 @@ impl<D: Driver> PoolCore<D> {
         let parts = self
             .parts
             .iter()
-            .filter(|part| keys.contains(&part.pool.key()));
+            .filter(|part| part.keeps && keys.contains(&part.pool.key()));
         parts.for_each(|part| part.pool.plan(cache, lane));
     }
 
@@ -397,7 +407,7 @@ impl<D: Driver> PoolCore<D> {
 
     pub fn set_threshold(&self, bytes: u64) {
         self.threshold.store(bytes, Ordering::Relaxed);
-        let parts = self.parts.iter();
+        let parts = self.parts.iter().filter(|part| part.keeps);
         parts.for_each(|part| part.pool.set_release_threshold(bytes));
         let natives = self.parts.iter().filter_map(|part| part.native.as_ref());
         natives.for_each(|native| native.pool.set_threshold(bytes));
@@ -412,7 +422,20 @@ impl<D: Driver> PoolCore<D> {
     }
 
     pub fn wants_settling(&self) -> bool {
-        self.exceeds() || self.has_aliases()
+        self.exceeds()
+            || self.has_aliases()
+            || self.unkept().any(|part| part.figures().reserved > 0)
+    }
+
+    /// Whether growth alone is no reason to settle.
+    pub fn keeps_all(&self) -> bool {
+        self.threshold() == u64::MAX && self.unkept().next().is_none()
+    }
+
+    /// The pools of kinds of which no free memory stays reserved.
+    fn unkept(&self) -> impl Iterator<Item = &Pool<SlabSource<D>>> {
+        let parts = self.parts.iter().filter(|part| !part.keeps);
+        parts.map(|part| &part.pool)
     }
 
     /// Whether it holds more than its threshold.
@@ -434,6 +457,7 @@ impl<D: Driver> PoolCore<D> {
         if self.has_aliases() {
             self.parts.iter().for_each(|part| part.pool.expire());
         }
+        self.unkept().for_each(|pool| pool.shrink(0));
         if self.closed.load(Ordering::Acquire) {
             self.shrink(0);
         } else {

@@ -30,8 +30,17 @@ pub const DRIVER: Variable = Variable {
     why: "the OpenCL driver for CPUs beside libsycl, which no system file names; set only if unset",
 };
 
+pub const UNIFIED: Variable = Variable {
+    name: "SYCL_HOST_UNIFIED_MEMORY",
+    why: "1 with SYCL_USM_HOSTPTR_IMPORT, which has an effect only then, and for which Intel's \
+          adapters set it; set only if unset",
+};
+
 /// All variables that may be set, for the help text.
-pub const VARIABLES: [Variable; 3] = [ADAPTERS, LIBRARIES, DRIVER];
+pub const VARIABLES: [Variable; 4] = [ADAPTERS, LIBRARIES, DRIVER, UNIFIED];
+
+/// Makes buffers import the host's memory that they are over, unless it is 0.
+const IMPORT: &str = "SYCL_USM_HOSTPTR_IMPORT";
 
 /// Needs no device, so that it is used only by name.
 const MOCK: &str = "mock";
@@ -79,6 +88,10 @@ impl Plan<'_> {
             .and_then(|runtime| runtime.beside("libintelocl.so"));
         if let (Some(driver), None) = (driver, var(DRIVER.name)) {
             variables.push((DRIVER, driver.into()));
+        }
+        let import = var(IMPORT).filter(|value| !value.is_empty() && value != "0");
+        if import.is_some() && var(UNIFIED.name).is_none() {
+            variables.push((UNIFIED, "1".into()));
         }
         Ok(variables)
     }
@@ -242,6 +255,29 @@ mod tests {
             format!("OCL_ICD_FILENAMES={path}/libintelocl.so"),
         ];
         assert_eq!(found, wanted.join(" "));
+    }
+
+    #[test]
+    fn imports_of_host_memory_need_another_variable() {
+        let installation = installation();
+        let plan = Plan {
+            installation: &installation,
+            runtime: None,
+            adapters: &[],
+        };
+        let set = |variables: &[(&str, &str)]| {
+            let var = |name: &str| {
+                let found = variables.iter().find(|(own, _)| *own == name);
+                found.map(|(_, value)| OsString::from(value))
+            };
+            let all = plan.variables(var).unwrap();
+            let found = all.into_iter().find(|(variable, _)| *variable == UNIFIED);
+            found.map(|(_, value)| value)
+        };
+        assert_eq!(set(&[(IMPORT, "1")]), Some("1".into()));
+        assert_eq!(set(&[(IMPORT, "0")]), None);
+        assert_eq!(set(&[]), None);
+        assert_eq!(set(&[(IMPORT, "1"), (UNIFIED.name, "0")]), None);
     }
 
     #[test]

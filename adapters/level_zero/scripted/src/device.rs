@@ -423,17 +423,18 @@ entries! {
         device: ze_device_handle_t, count: *mut u32, out: *mut ze_device_vector_width_properties_ext_t,
     ) {
         index(device)?;
-        fill(count, out, &[()], |to, ()| {
+        // For each size of vectors, of which the largest is not the first.
+        fill(count, out, &[1, 2], |to, of| {
             *to = ze_device_vector_width_properties_ext_t {
-                stype: to.stype, pNext: to.pNext, vector_width_size: 32,
-                preferred_vector_width_char: 16, preferred_vector_width_short: 8,
-                preferred_vector_width_int: 4, preferred_vector_width_long: 1,
+                stype: to.stype, pNext: to.pNext, vector_width_size: 16 * of,
+                preferred_vector_width_char: 8 * of, preferred_vector_width_short: 4 * of,
+                preferred_vector_width_int: 2 * of, preferred_vector_width_long: 1,
                 preferred_vector_width_float: 1, preferred_vector_width_double: 1,
-                preferred_vector_width_half: 8,
-                native_vector_width_char: 16, native_vector_width_short: 8,
-                native_vector_width_int: 4, native_vector_width_long: 1,
+                preferred_vector_width_half: 4 * of,
+                native_vector_width_char: 8 * of, native_vector_width_short: 4 * of,
+                native_vector_width_int: 2 * of, native_vector_width_long: 1,
                 native_vector_width_float: 1, native_vector_width_double: 1,
-                native_vector_width_half: 8,
+                native_vector_width_half: 4 * of,
             };
         })
     }

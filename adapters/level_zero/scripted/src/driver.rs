@@ -7,7 +7,7 @@ use ze::*;
 
 use crate::entry::{boundary, bytes_out, fill, given, put, text_into};
 use crate::tables::{self, Entry};
-use crate::{device, script};
+use crate::{device, host_memory, script};
 
 pub const DRIVER: usize = 0x5eed_d000_0000;
 
@@ -206,41 +206,21 @@ unsafe extern "C" fn identified(identifier: u32) -> ze_device_handle_t {
     all.get(identifier as usize).copied().unwrap_or_default()
 }
 
-/// Intel's: a user's memory becomes known to the driver. All memory is.
-unsafe extern "C" fn import(
-    driver: ze_driver_handle_t,
-    start: *mut c_void,
-    _: usize,
-) -> ze_result_t {
-    boundary("zexDriverImportExternalPointer", || range(driver, start))
-}
-
-/// Intel's: the opposite.
-unsafe extern "C" fn release(driver: ze_driver_handle_t, start: *mut c_void) -> ze_result_t {
-    boundary("zexDriverReleaseImportedPointer", || range(driver, start))
-}
-
-fn range(driver: ze_driver_handle_t, start: *mut c_void) -> crate::entry::Answer {
-    check(driver)?;
-    match start.is_null() {
-        true => Err(ZE_RESULT_ERROR_INVALID_NULL_POINTER),
-        false => Ok(()),
-    }
-}
-
-/// Intel's: the driver's version as text.
+/// Intel's: the driver's version as text, without a zero at its end.
 unsafe extern "C" fn version_string(
     driver: ze_driver_handle_t,
     out: *mut c_char,
     size: *mut usize,
 ) -> ze_result_t {
-    // SAFETY: the caller keeps the interface's promises about its pointers.
-    let answer = check(driver).and_then(|()| unsafe { bytes_out(size, out, b"1.0.1\0") });
-    answer.err().unwrap_or(ZE_RESULT_SUCCESS)
+    boundary("zeIntelGetDriverVersionString", || {
+        check(driver)?;
+        // SAFETY: the caller keeps the interface's promises about its pointers.
+        unsafe { bytes_out(size, out, b"1.15.1+9") }
+    })
 }
 
 macro_rules! other {
-    ($name:literal, $function:ident, $ty:ty) => {
+    ($name:literal, $function:path, $ty:ty) => {
         Entry {
             name: $name,
             // SAFETY: a function's address keeps its meaning; callers give it its own type back.
@@ -273,12 +253,12 @@ pub const OTHERS: &[Entry] = &[
     ),
     other!(
         "zexDriverImportExternalPointer",
-        import,
+        host_memory::import,
         unsafe extern "C" fn(ze_driver_handle_t, *mut c_void, usize) -> ze_result_t
     ),
     other!(
         "zexDriverReleaseImportedPointer",
-        release,
+        host_memory::release,
         unsafe extern "C" fn(ze_driver_handle_t, *mut c_void) -> ze_result_t
     ),
     other!(

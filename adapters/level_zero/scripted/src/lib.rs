@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `driver`, `device`, `context` | start, drivers, properties, contexts |
 //! | `memory`, `pages` | allocations; virtual and physical memory |
+//! | `host_memory` | imports of the host's memory |
 //! | `external` | semaphores of other interfaces |
 //! | `event` | pools, events of pools, counter-based events, timestamps |
 //! | `graph` | captures of lists, and graphs |
@@ -36,6 +37,7 @@ mod driver;
 mod event;
 mod external;
 mod graph;
+mod host_memory;
 mod image;
 mod kernel;
 mod list;

@@ -15,7 +15,7 @@ use ze::*;
 
 use crate::entry::{Answer, chained, given, offer, put};
 use crate::object::hold;
-use crate::{context, device, image, pages, script, worker};
+use crate::{context, device, host_memory, image, pages, script, worker};
 
 const PAGE_BYTES: usize = 4 << 10;
 /// Alignments up to this are granted.
@@ -364,7 +364,12 @@ entries! {
             wanted.fd = export(start.addr())?;
         }
         let found = range_of(start.addr()).or_else(|| pages::range_of(start.addr()));
-        (*out).r#type = found.as_ref().map_or(ZE_MEMORY_TYPE_UNKNOWN, |own| own.kind);
+        // An import is the host's, as with Intel's newest driver.
+        let other = match host_memory::is_imported(start.addr()) {
+            true => ZE_MEMORY_TYPE_HOST,
+            false => ZE_MEMORY_TYPE_UNKNOWN,
+        };
+        (*out).r#type = found.as_ref().map_or(other, |own| own.kind);
         (*out).id = found.as_ref().map_or(0, |own| own.id);
         (*out).pageSize = match &found {
             Some(_) => PAGE_BYTES as u64,

@@ -109,7 +109,6 @@ fn is_spared(name: &str) -> bool {
         "Unmap",
         "Evict",
         "Release",
-        "GetString",
     ];
     spared.iter().any(|part| name.contains(part)) && name != "zeCommandListClose"
 }
@@ -193,6 +192,7 @@ fn alive() -> Vec<(&'static str, usize)> {
     let all = [
         crate::context::CONTEXTS.kind_and_count(),
         crate::memory::count(),
+        crate::host_memory::count(),
         crate::pages::PHYSICAL.kind_and_count(),
         crate::pages::count_ranges(),
         crate::pages::count_maps(),

@@ -2,10 +2,12 @@
 
 use std::ffi::c_void;
 
+use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::Result;
 
 use crate::lz::{self, *};
 use crate::platform::Platform;
+use crate::settings::Settings;
 
 pub struct Facts {
     pub base: ze_device_properties_t,
@@ -29,7 +31,7 @@ pub struct Facts {
     /// What may change of a recorded command.
     pub mutable: ze_mutable_command_exp_flags_t,
     /// None where the driver does not tell.
-    pub vectors: Option<ze_device_vector_width_properties_ext_t>,
+    pub vectors: Result<Option<ze_device_vector_width_properties_ext_t>>,
 }
 
 // SAFETY: the only pointers are those of chains, which `read` leaves null.
@@ -140,16 +142,10 @@ impl Facts {
                 )
             }
         })?;
-        let vectors = api.zeDeviceGetVectorWidthPropertiesExt.and_then(|query| {
-            let all = lz::list(Default::default(), |count, all| {
-                // SAFETY: `all` is null or has room for `count` descriptions.
-                check(
-                    unsafe { query(device, count, all) },
-                    "zeDeviceGetVectorWidthPropertiesExt",
-                )
-            });
-            all.ok()?.into_iter().next()
-        });
+        let vectors = match api.zeDeviceGetVectorWidthPropertiesExt {
+            Some(query) => vectors(query, device),
+            None => Ok(None),
+        };
         let (caches, cache_line) = caches(platform, device)?;
         Ok(Self {
             base,
@@ -239,6 +235,38 @@ impl Facts {
         let rate = u128::from(self.base.timerResolution.max(1));
         (u128::from(ticks) * 1_000_000_000 / rate) as u64
     }
+}
+
+/// The widths of vectors; none where the driver does not tell.
+fn vectors(
+    query: pfn::zeDeviceGetVectorWidthPropertiesExt,
+    device: ze_device_handle_t,
+) -> Result<Option<ze_device_vector_width_properties_ext_t>> {
+    let all = lz::list(Default::default(), |count, all| {
+        // SAFETY: `all` is null or has room for `count` descriptions.
+        let code = unsafe { query(device, count, all) };
+        check(code, "zeDeviceGetVectorWidthPropertiesExt")
+    });
+    match all {
+        // The loader may have a function that its driver lacks.
+        Err(error) if error.code() == UR_RESULT_ERROR_UNSUPPORTED_FEATURE => Ok(None),
+        all => all.map(widths),
+    }
+}
+
+/// The widths of the largest vectors, or those of the size that the user wants, if the device has them.
+fn widths(
+    all: Vec<ze_device_vector_width_properties_ext_t>,
+) -> Option<ze_device_vector_width_properties_ext_t> {
+    let size = |one: &&ze_device_vector_width_properties_ext_t| one.vector_width_size;
+    if let Some(wanted) = Settings::get().vector_size {
+        match all.iter().find(|one| size(one) == wanted) {
+            Some(found) => return Some(*found),
+            None => log::warn!("no vectors of size {wanted}, as UR_L0_VECTOR_WIDTH_SIZE wants"),
+        }
+    }
+    // Of several of one size the first.
+    all.iter().rev().max_by_key(size).copied()
 }
 
 /// The caches, and the bytes of a cache line.

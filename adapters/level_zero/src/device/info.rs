@@ -3,13 +3,14 @@
 
 use ur::abi::*;
 use ur::hal::DeviceInfo;
-use ur::object::{Error, InfoOut, Object, Result};
+use ur::object::{Error, InfoOut, Object, Result, ensure};
 use ur::stream::device_info::{
     ALL_ORDERS, ALL_SCOPES, QUEUE_FLAGS, bindless_device_info, imageless_device_info,
     plain_device_info, shared_device_info,
 };
 
 use super::Device;
+use super::system::is_absent;
 use crate::lz::*;
 use crate::platform::{BASE_EXTENSIONS, text};
 
@@ -125,17 +126,13 @@ impl Device {
         }
     }
 
-    fn driver_version(&self) -> String {
-        let version = self.platform.version();
-        format!("{}.{}.{}", version.major, version.minor, version.build)
-    }
-
     fn pci_address(&self) -> Result<String> {
         let query = self.api.zeDevicePciGetPropertiesExt.ok_or(absent())?;
         let mut found = ze_pci_ext_properties_t::default();
         // SAFETY: the structure is writable and has its tag.
         let code = unsafe { query(self.raw, &mut found) };
-        check(code, "zeDevicePciGetPropertiesExt").map_err(|_| absent())?;
+        ensure(!is_absent(code), absent().code())?;
+        check(code, "zeDevicePciGetPropertiesExt")?;
         let ze_pci_address_ext_t {
             domain,
             bus,
@@ -146,9 +143,9 @@ impl Device {
     }
 
     /// Preferred and native widths: char, short, int, long, float, double, half.
-    fn widths(&self) -> [[u32; 7]; 2] {
+    fn widths(&self) -> Result<[[u32; 7]; 2]> {
         let double = u32::from(self.facts.has(ZE_DEVICE_MODULE_FLAG_FP64));
-        let mut widths = match &self.facts.vectors {
+        let mut widths = match &self.facts.vectors.as_ref().map_err(|error| *error)? {
             Some(of) => [
                 [
                     of.preferred_vector_width_char,
@@ -173,7 +170,7 @@ impl Device {
         };
         // The driver's structure says 0 for a device that has doubles.
         widths.iter_mut().for_each(|of| of[5] = of[5].max(double));
-        widths
+        Ok(widths)
     }
 
     fn part_count(&self) -> u32 {
@@ -202,7 +199,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     use DeviceInfo as Is;
     let facts = &this.facts;
     let (base, compute, module, image) = (&facts.base, &facts.compute, &facts.module, &facts.image);
-    let [preferred, native] = this.widths();
+    let width = |kind: usize, at: usize| -> Result<u32> { Ok(this.widths()?[kind][at]) };
+    let preferred = |at| width(0, at);
+    let native = |at| width(1, at);
     match what {
         // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_GPU),
@@ -210,7 +209,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::DeviceId => out.value(base.deviceId),
         Is::Name => out.string(&text(&base.name)),
         Is::Vendor => out.string("Intel(R) Corporation"),
-        Is::DriverVersion | Is::BackendRuntimeVersion => out.string(&this.driver_version()),
+        Is::DriverVersion | Is::BackendRuntimeVersion => out.string(this.platform.version_text()),
         Is::Profile => out.string("FULL_PROFILE"),
         Is::Version => out.string(&this.version()),
         Is::IpVersion => match facts.ip_version {
@@ -344,20 +343,20 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::Bfloat16ConversionsNative => out.boolean(this.platform.has_extension(BFLOAT16)),
         Is::Bfloat16 | Is::MipmapMaxAnisotropyExp => Err(absent()),
         Is::Atomic64 => out.boolean(facts.has(ZE_DEVICE_MODULE_FLAG_INT64_ATOMICS)),
-        Is::PreferredVectorWidthChar => out.value(preferred[0]),
-        Is::PreferredVectorWidthShort => out.value(preferred[1]),
-        Is::PreferredVectorWidthInt => out.value(preferred[2]),
-        Is::PreferredVectorWidthLong | Is::PreferredVectorWidthLongLong => out.value(preferred[3]),
-        Is::PreferredVectorWidthFloat => out.value(preferred[4]),
-        Is::PreferredVectorWidthDouble => out.value(preferred[5]),
-        Is::PreferredVectorWidthHalf => out.value(preferred[6]),
-        Is::NativeVectorWidthChar => out.value(native[0]),
-        Is::NativeVectorWidthShort => out.value(native[1]),
-        Is::NativeVectorWidthInt => out.value(native[2]),
-        Is::NativeVectorWidthLong | Is::NativeVectorWidthLongLong => out.value(native[3]),
-        Is::NativeVectorWidthFloat => out.value(native[4]),
-        Is::NativeVectorWidthDouble => out.value(native[5]),
-        Is::NativeVectorWidthHalf => out.value(native[6]),
+        Is::PreferredVectorWidthChar => out.value(preferred(0)?),
+        Is::PreferredVectorWidthShort => out.value(preferred(1)?),
+        Is::PreferredVectorWidthInt => out.value(preferred(2)?),
+        Is::PreferredVectorWidthLong | Is::PreferredVectorWidthLongLong => out.value(preferred(3)?),
+        Is::PreferredVectorWidthFloat => out.value(preferred(4)?),
+        Is::PreferredVectorWidthDouble => out.value(preferred(5)?),
+        Is::PreferredVectorWidthHalf => out.value(preferred(6)?),
+        Is::NativeVectorWidthChar => out.value(native(0)?),
+        Is::NativeVectorWidthShort => out.value(native(1)?),
+        Is::NativeVectorWidthInt => out.value(native(2)?),
+        Is::NativeVectorWidthLong | Is::NativeVectorWidthLongLong => out.value(native(3)?),
+        Is::NativeVectorWidthFloat => out.value(native(4)?),
+        Is::NativeVectorWidthDouble => out.value(native(5)?),
+        Is::NativeVectorWidthHalf => out.value(native(6)?),
 
         // Memory.
         Is::GlobalMemSize => out.value(facts.memory_bytes()),
@@ -416,7 +415,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::HostUnifiedMemory | Is::IsIntegratedGpu => {
             out.boolean(facts.is(ZE_DEVICE_PROPERTY_FLAG_INTEGRATED))
         }
-        Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()),
+        Is::VirtualMemorySupport => out.boolean(this.has_virtual_memory()?),
 
         // Images.
         Is::ImageSupport => out.boolean(this.has_images()),
@@ -474,7 +473,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         // Other processes.
         Is::IpcMemorySupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_MEMORY)),
         Is::IpcEventSupportExp => out.boolean(this.shares(ZE_IPC_PROPERTY_FLAG_EVENT_POOL)),
-        Is::IpcPhysicalMemorySupportExp => out.boolean(this.physical_descriptor().is_some()),
+        Is::IpcPhysicalMemorySupportExp => out.boolean(this.physical_descriptor()?.is_some()),
         Is::MemoryExportExportableDeviceMemExp => {
             let kind = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
             out.boolean(crate::bindless::exports(this, kind).is_some())

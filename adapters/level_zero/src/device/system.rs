@@ -55,25 +55,43 @@ impl Calls {
 }
 
 /// The drivers of the system interface, which is started once in a process.
-fn drivers(api: &'static Api) -> &'static [zes_driver_handle_t] {
+fn drivers(api: &'static Api) -> Result<&'static [zes_driver_handle_t]> {
     static DRIVERS: OnceLock<Vec<zes_driver_handle_t>> = OnceLock::new();
     let find = || -> Result<Vec<zes_driver_handle_t>> {
         let (Some(init), Some(get)) = (api.zesInit, api.zesDriverGet) else {
             return Ok(Vec::new());
         };
         // SAFETY: no flags are defined.
-        check(unsafe { init(0) }, "zesInit")?;
+        let code = unsafe { init(0) };
+        if is_absent(code) {
+            log::debug!("no system interface: {code:?}");
+            return Ok(Vec::new());
+        }
+        check(code, "zesInit")?;
         lz::list(zes_driver_handle_t::NULL, |count, all| {
             // SAFETY: `all` is null or has room for `count` handles.
             check(unsafe { get(count, all) }, "zesDriverGet")
         })
     };
-    DRIVERS.get_or_init(|| {
-        find().unwrap_or_else(|error| {
-            log::debug!("no system interface: {:?}", error.code());
-            Vec::new()
-        })
-    })
+    if let Some(found) = DRIVERS.get() {
+        return Ok(found);
+    }
+    // The next query asks again after a failure.
+    let found = find()?;
+    Ok(DRIVERS.get_or_init(|| found))
+}
+
+/// Whether the interface says that it, or a value of it, is not there. Any other error is a failure.
+pub fn is_absent(code: ze_result_t) -> bool {
+    let absent = [
+        ZE_RESULT_ERROR_UNINITIALIZED,
+        ZE_RESULT_ERROR_UNSUPPORTED_FEATURE,
+        ZE_RESULT_ERROR_UNSUPPORTED_VERSION,
+        ZE_RESULT_ERROR_DEPENDENCY_UNAVAILABLE,
+        ZE_RESULT_ERROR_INSUFFICIENT_PERMISSIONS,
+        ZE_RESULT_ERROR_NOT_AVAILABLE,
+    ];
+    absent.contains(&code)
 }
 
 /// Why a clock is held down, with Unified Runtime's flag. Others are `OTHER`.
@@ -135,22 +153,31 @@ fn known(code: ze_result_t, function: &str) -> Result<()> {
 
 impl System {
     /// None if the interface does not know the device.
-    pub fn find(device: &Device) -> Option<Self> {
+    pub fn find(device: &Device) -> Result<Option<Self>> {
         let api = device.api();
-        let (calls, by_uuid) = (Calls::of(api)?, api.zesDriverGetDeviceByUuidExp?);
+        let (Some(calls), Some(by_uuid)) = (Calls::of(api), api.zesDriverGetDeviceByUuidExp) else {
+            return Ok(None);
+        };
         let uuid = zes_uuid_t {
             id: device.facts.base.uuid.id,
         };
-        drivers(api).iter().find_map(|driver| {
+        for driver in drivers(api)? {
             let (mut raw, mut is_tile, mut tile) = (zes_device_handle_t::NULL, 0, 0);
             // SAFETY: a driver of the interface, and room for the answers.
             let code = unsafe { by_uuid(*driver, uuid, &mut raw, &mut is_tile, &mut tile) };
-            check(code, "zesDriverGetDeviceByUuidExp").ok()?;
+            // Another driver's device is an invalid argument.
+            if code == ZE_RESULT_ERROR_INVALID_ARGUMENT || is_absent(code) {
+                continue;
+            }
+            check(code, "zesDriverGetDeviceByUuidExp")?;
             let tile = (is_tile != 0).then_some(tile);
             #[rustfmt::skip]
             let found = Self { calls, raw, tile };
-            (!raw.is_null()).then_some(found)
-        })
+            if !raw.is_null() {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
     }
 
     /// Bytes of memory that are free: of all modules, or of a tile's own.

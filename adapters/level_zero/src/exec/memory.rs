@@ -205,8 +205,46 @@ pub fn allocation(context: &NativeContext, start: usize) -> Result<(usize, usize
     Ok((base.addr(), bytes))
 }
 
-/// Whether an address is in memory of the driver's, and not plain memory of the host's.
+/// Imports host memory for a buffer over it. None if the memory is the driver's own, or the driver refuses: the import is
+/// a hint.
+pub fn import_of_buffer(context: &NativeContext, start: usize, bytes: usize) -> Option<Import> {
+    let imports = context.imports?;
+    let shared = imports.share(start, bytes, Holder::Buffer);
+    if shared.is_some() || is_drivers(context, start) {
+        return shared;
+    }
+    let imported = imports.import(start, bytes, Holder::Buffer);
+    if imported.is_ok() {
+        log::debug!("{bytes} bytes of host memory are imported for a buffer");
+    }
+    imported.inspect_err(not_imported).ok()
+}
+
+/// Imports host memory until the user releases it, unless it is the driver's own. A hint.
+pub fn import_of_user(context: &NativeContext, start: usize, bytes: usize) {
+    let Some(imports) = context.imports else {
+        return;
+    };
+    if (imports.knows(start, bytes) || !is_drivers(context, start))
+        && let Err(error) = imports.import_of_user(start, bytes)
+    {
+        not_imported(&error);
+    }
+}
+
+fn not_imported(error: &Error) {
+    log::debug!("host memory is not imported: {:?}", error.code());
+}
+
+/// Whether an address is in memory that the driver knows as long as the user does, and not in plain memory of the host's,
+/// which a buffer may have imported.
 pub fn is_usm(context: &NativeContext, start: usize) -> bool {
+    let imports = context.imports;
+    is_drivers(context, start) && !imports.is_some_and(|imports| imports.is_of_buffers(start))
+}
+
+/// Whether the driver knows an address.
+fn is_drivers(context: &NativeContext, start: usize) -> bool {
     let mut found = ze_memory_allocation_properties_t::default();
     let mut device = ze_device_handle_t::NULL;
     let at = std::ptr::with_exposed_provenance(start);

@@ -29,7 +29,8 @@ pub use graph::whole;
 pub use lane::{Lane, Stream};
 pub use list::List;
 pub use memory::{
-    alloc, allocation, at_once, copy_now, free, is_relaxed, max_slab, range, run_now, zero,
+    alloc, allocation, at_once, copy_now, free, import_of_buffer, import_of_user, is_relaxed,
+    max_slab, range, run_now, zero,
 };
 pub use point::{Marker, Signal, host_point};
 pub use residency::{

@@ -118,6 +118,7 @@ ur::dl::symbols! {
             zeInitDrivers: pfn::zeInitDrivers,
             zeCommandListHostSynchronize: pfn::zeCommandListHostSynchronize,
             zelLoaderTranslateHandle: pfn::zelLoaderTranslateHandle,
+            zelLoaderGetVersions: pfn::zelLoaderGetVersions,
             zeCommandListImmediateAppendCommandListsExp: pfn::zeCommandListImmediateAppendCommandListsExp,
             zeCommandListIsImmediate: pfn::zeCommandListIsImmediate,
             zeCommandListGetDeviceHandle: pfn::zeCommandListGetDeviceHandle,
@@ -280,6 +281,28 @@ impl Api {
 }
 
 impl Api {
+    /// The loader's version, as `1.32.0`. None if it does not say.
+    pub fn loader_version(&self) -> Option<String> {
+        let (ask, name) = (self.zelLoaderGetVersions?, "zelLoaderGetVersions");
+        let mut count = 0;
+        // SAFETY: a null list asks for the count alone.
+        check(unsafe { ask(&mut count, std::ptr::null_mut()) }, name).ok()?;
+        let mut all = vec![zel_component_version_t::default(); count];
+        // SAFETY: `all` has room for `count` descriptions.
+        check(unsafe { ask(&mut count, all.as_mut_ptr()) }, name).ok()?;
+        let is_loader = |one: &&zel_component_version_t| {
+            let letters = one.component_name.map(std::ffi::c_char::cast_unsigned);
+            letters.starts_with(b"loader\0")
+        };
+        let found = all.iter().take(count).find(is_loader)?;
+        let zel_version_t {
+            major,
+            minor,
+            patch,
+        } = found.component_lib_version;
+        Some(format!("{major}.{minor}.{patch}"))
+    }
+
     /// Whether the loader has torn down, as at the process's end: nothing may be called any more, not even to
     /// destroy an object.
     pub fn is_torn_down(&self) -> bool {

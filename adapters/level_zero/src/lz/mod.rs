@@ -2,12 +2,13 @@
 //! Knows the interface and no object of Unified Runtime.
 
 mod api;
+pub mod by_address;
 mod error;
 mod imports;
 
 pub use api::{Api, BindlessImages, ExternalSemaphores, Found};
 pub use error::check;
-pub use imports::Imports;
+pub use imports::{Holder, Import, Imports};
 pub use ze::*;
 
 use ur::object::Result;

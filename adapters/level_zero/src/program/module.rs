@@ -45,7 +45,7 @@ pub struct Module {
     /// The modules that bring what this one imports.
     linked: Mutex<Vec<Arc<Handle>>, { rank::LEAF }>,
     /// The driver's own code, once it was asked for.
-    code: OnceLock<Result<Vec<u8>>>,
+    code: OnceLock<Vec<u8>>,
 }
 
 /// The driver's module. Modules that are linked with each other hold this of one another, and so form no cycle.
@@ -105,13 +105,13 @@ impl Module {
         device: &Object<Device>,
         inputs: &[Input],
         options: &CStr,
-    ) -> (Result<Arc<Self>>, String) {
+    ) -> (Result<Arc<Self>>, Result<String>) {
         let relaxed = relaxed_options(device, options);
         let options = relaxed.as_deref().unwrap_or(options);
         match inputs {
             [] => (
                 Err(Error::new(UR_RESULT_ERROR_INVALID_PROGRAM)),
-                String::new(),
+                Ok(String::new()),
             ),
             // Some drivers fail on a description of several inputs that has one.
             [one] => {
@@ -142,10 +142,10 @@ impl Module {
         device: &Object<Device>,
         inputs: &[Input],
         options: &CStr,
-    ) -> (Result<Arc<Self>>, String) {
+    ) -> (Result<Arc<Self>>, Result<String>) {
         let able = device.platform().has_extension(LINK);
         if !able || !inputs.iter().all(|input| input.is_il) {
-            return (Err(Error::unsupported()), String::new());
+            return (Err(Error::unsupported()), Ok(String::new()));
         }
         let sizes: Vec<usize> = inputs.iter().map(|input| input.code.len()).collect();
         let mut codes: Vec<*const u8> = inputs.iter().map(|input| input.code.as_ptr()).collect();
@@ -181,13 +181,14 @@ impl Module {
         context: &Arc<NativeContext>,
         device: &Object<Device>,
         desc: &ze_module_desc_t,
-    ) -> (Result<Arc<Self>>, String) {
+    ) -> (Result<Arc<Self>>, Result<String>) {
         let api = context.api;
-        let (mut raw, mut log) = (ze_module_handle_t::NULL, ze_module_build_log_handle_t::NULL);
+        let (mut raw, mut log) = (ze_module_handle_t::NULL, Log::none(api));
         // SAFETY: the description and what it points to last for the call; there is room for both handles.
-        let code =
-            unsafe { (api.zeModuleCreate)(context.raw, device.raw(), desc, &mut raw, &mut log) };
-        let text = take_log(api, log);
+        let code = unsafe {
+            (api.zeModuleCreate)(context.raw, device.raw(), desc, &mut raw, &mut log.raw)
+        };
+        let text = log.text();
         let module = check(code, "zeModuleCreate").map(|()| Self::new(context, raw, true));
         (module, text)
     }
@@ -222,19 +223,17 @@ impl Module {
     }
 
     /// Resolves the imports of modules among all of them, in place. The log comes with an error too.
-    pub fn link_dynamically(modules: &[Arc<Self>]) -> (Result<()>, String) {
-        let Some(first) = modules.first() else {
-            return (Ok(()), String::new());
-        };
+    pub fn link_dynamically(first: &Arc<Self>, others: &[Arc<Self>]) -> (Result<()>, Log) {
         let api = first.api();
+        let modules: Vec<_> = std::iter::once(first).chain(others).collect();
         let mut raws: Vec<_> = modules.iter().map(|module| module.raw).collect();
-        let mut log = ze_module_build_log_handle_t::NULL;
+        let mut log = Log::none(api);
         // SAFETY: live modules, and room for the log.
-        let code =
-            unsafe { (api.zeModuleDynamicLink)(raws.len() as u32, raws.as_mut_ptr(), &mut log) };
-        let text = take_log(api, log);
+        let code = unsafe {
+            (api.zeModuleDynamicLink)(raws.len() as u32, raws.as_mut_ptr(), &mut log.raw)
+        };
         let linked = check(code, "zeModuleDynamicLink").and_then(|()| {
-            for module in modules {
+            for module in &modules {
                 if !module.has_imports()? {
                     continue;
                 }
@@ -244,33 +243,35 @@ impl Module {
             }
             Ok(())
         });
-        (linked, text)
+        (linked, log)
     }
 
     fn api(&self) -> &'static Api {
         self.context.api
     }
 
-    pub fn kernel_names(&self) -> Vec<String> {
+    pub fn kernel_names(&self) -> Result<Vec<String>> {
         let names = lz::list(null(), |count, all| {
             // SAFETY: `all` is null or has room for `count` names.
             unsafe { call!(self.api(), zeModuleGetKernelNames(self.raw, count, all)) }
-        });
-        let names = names.unwrap_or_default();
+        })?;
         let name = |name: &*const _| {
             // SAFETY: the driver's names are C strings that live as long as the module.
             unsafe { CStr::from_ptr(*name) }
                 .to_string_lossy()
                 .into_owned()
         };
-        names.iter().map(name).collect()
+        Ok(names.iter().map(name).collect())
     }
 
     /// The driver's own code, which a program can be made of again. A caller asks for its size and then for as many
     /// bytes, so that both answers come from one.
     pub fn binary(&self) -> Result<&[u8]> {
-        let code = self.code.get_or_init(|| self.read_binary());
-        code.as_deref().map_err(|error| *error)
+        if let Some(code) = self.code.get() {
+            return Ok(code);
+        }
+        let code = self.read_binary()?;
+        Ok(self.code.get_or_init(|| code))
     }
 
     fn read_binary(&self) -> Result<Vec<u8>> {
@@ -333,25 +334,48 @@ impl Drop for Handle {
     }
 }
 
-/// The text of a build's log, which this destroys.
-fn take_log(api: &Api, log: ze_module_build_log_handle_t) -> String {
-    if log.is_null() {
-        return String::new();
+/// A log of the driver's, destroyed with this.
+pub struct Log {
+    api: &'static Api,
+    /// Null if there is none.
+    raw: ze_module_build_log_handle_t,
+}
+
+impl Log {
+    fn none(api: &'static Api) -> Self {
+        let raw = ze_module_build_log_handle_t::NULL;
+        Self { api, raw }
     }
-    let mut bytes = 0;
-    let query = api.zeModuleBuildLogGetString;
-    // SAFETY: a null buffer asks for the size.
-    let sized = unsafe { query(log, &mut bytes, null_mut()) } == ZE_RESULT_SUCCESS;
-    let mut text = vec![0u8; if sized { bytes } else { 0 }];
-    if !text.is_empty() {
+
+    pub fn text(&self) -> Result<String> {
+        if self.raw.is_null() {
+            return Ok(String::new());
+        }
+        let (api, mut bytes) = (self.api, 0);
+        // SAFETY: a null buffer asks for the size.
+        unsafe {
+            call!(
+                api,
+                zeModuleBuildLogGetString(self.raw, &mut bytes, null_mut())
+            )
+        }?;
+        let mut text = vec![0u8; bytes];
+        if text.is_empty() {
+            return Ok(String::new());
+        }
+        let room = text.as_mut_ptr().cast();
         // SAFETY: the buffer has the size that the driver reported.
-        unsafe { query(log, &mut bytes, text.as_mut_ptr().cast()) };
+        unsafe { call!(api, zeModuleBuildLogGetString(self.raw, &mut bytes, room)) }?;
+        let end = text.iter().position(|byte| *byte == 0);
+        Ok(String::from_utf8_lossy(&text[..end.unwrap_or(text.len())]).into_owned())
     }
-    // SAFETY: the log is the caller's, and is not used again.
-    unsafe { (api.zeModuleBuildLogDestroy)(log) };
-    let end = text
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(text.len());
-    String::from_utf8_lossy(&text[..end]).into_owned()
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        if !self.raw.is_null() && !self.api.is_torn_down() {
+            // SAFETY: the log is this one's, and is not used again.
+            unsafe { (self.api.zeModuleBuildLogDestroy)(self.raw) };
+        }
+    }
 }

@@ -40,6 +40,7 @@ const BY_DRIVER: &str = " by the driver";
 const BY_ADDRESS: &[&str] = &[
     "zexDriverImportExternalPointer",
     "zexDriverReleaseImportedPointer",
+    "zeIntelGetDriverVersionString",
 ];
 
 /// The extensions that the adapter asks for.
@@ -55,6 +56,7 @@ const EXTENSIONS: &[&str] = &[
     "ZE_extension_external_semaphores",
     "ZE_extension_image_format_support",
     "ZE_extension_kernel_max_group_size_properties",
+    "ZE_intel_get_driver_version_string",
 ];
 
 /// The optional functions that the library exports.
@@ -134,6 +136,21 @@ fn each_function_that_the_driver_lacks() {
     let all = optional().chain(BY_ADDRESS.iter().copied());
     let all = all.filter(|name| *name != "zeDeviceReleaseExternalSemaphoreExt");
     each(name, all.map(case));
+}
+
+/// Buffers over host memory import it, where the driver can.
+#[test]
+fn each_function_of_imports() {
+    let case = |name: &&str| {
+        let absent = format!("{name}{BY_DRIVER}");
+        let variables = vec![
+            (WITHOUT, (*name).to_owned()),
+            ("SYCL_USM_HOSTPTR_IMPORT", "1".to_owned()),
+        ];
+        (absent, variables)
+    };
+    let name = "tests::absent::each_function_of_imports";
+    each(name, BY_ADDRESS.iter().map(case));
 }
 
 #[test]

@@ -46,9 +46,6 @@ const SILENT: &[(&str, &str)] = &[
     ("zeMemAllocHost", "pools are trimmed, and it is tried again"),
     ("zeMemAllocShared", "pools are trimmed, and it is tried again"),
     ("zeMemGetIpcHandleFromFileDescriptorExp", "a handle is then made by hand"),
-    ("zeModuleBuildLogGetString", "a log is then empty"),
-    ("zeModuleGetKernelNames", "a program then names no kernel"),
-    ("zeModuleGetNativeBinary", "a program then has no code to give out"),
 ];
 
 /// Functions that free: what they could not free stays.
@@ -227,6 +224,13 @@ fn each_call_runs_out_of_memory() {
 fn each_call_runs_out_of_memory_without_peers() {
     let name = "tests::faults::each_call_runs_out_of_memory_without_peers";
     each_call_fails_with(name, &[("SCRIPTED_LEVEL_ZERO_PEERS", "0")], MEMORY);
+}
+
+/// Buffers over host memory import it.
+#[test]
+fn each_call_runs_out_of_memory_with_imports() {
+    let name = "tests::faults::each_call_runs_out_of_memory_with_imports";
+    each_call_fails_with(name, &[("SYCL_USM_HOSTPTR_IMPORT", "1")], MEMORY);
 }
 
 #[test]

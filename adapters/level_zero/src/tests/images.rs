@@ -7,7 +7,7 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::spirv;
 use super::workload::{
-    self, Null, Place, SIZE, Steps, enqueue, finish, host, make, queue, read, release,
+    self, Null, Place, SIZE, Steps, enqueue, finish, host, make, queue, read, read_logs, release,
     release_queues, step, wait,
 };
 
@@ -103,6 +103,9 @@ pub fn look(steps: &mut Steps, context: ur_context_handle_t, queue: ur_queue_han
         return;
     }
     let built = step!(steps, Program.pfnBuild(context, program, null()));
+    if built {
+        read_logs(steps, program);
+    }
     let kernel = match built {
         true => make!(steps, Kernel.pfnCreate(program, c"look".as_ptr())),
         false => null_mut(),

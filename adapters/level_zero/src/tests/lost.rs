@@ -88,6 +88,13 @@ fn every_call_fails_from_any_on_with_an_old_driver() {
     from_each_call(name, &old);
 }
 
+/// Buffers over host memory import it.
+#[test]
+fn every_call_fails_from_any_on_with_imports() {
+    let name = "tests::lost::every_call_fails_from_any_on_with_imports";
+    from_each_call(name, &[("SYCL_USM_HOSTPTR_IMPORT", "1")]);
+}
+
 unsafe extern "C" fn until_opened(gate: *mut c_void) {
     // SAFETY: the test waits for the task, so the receiver outlives it.
     let gate = unsafe { &*gate.cast::<Receiver<()>>() };

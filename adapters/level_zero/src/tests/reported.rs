@@ -123,7 +123,7 @@ fn list(waits: &[ur_event_handle_t]) -> (u32, *const ur_event_handle_t) {
     }
 }
 
-fn fill(
+pub fn fill(
     queue: ur_queue_handle_t,
     to: *mut c_void,
     byte: u8,
@@ -137,7 +137,7 @@ fn fill(
     event
 }
 
-fn copy(
+pub fn copy(
     queue: ur_queue_handle_t,
     to: *mut c_void,
     from: *const c_void,
@@ -158,7 +158,7 @@ fn barrier(queue: ur_queue_handle_t, waits: &[ur_event_handle_t]) -> ur_event_ha
     event
 }
 
-fn release(events: &[ur_event_handle_t]) {
+pub fn release(events: &[ur_event_handle_t]) {
     events
         .iter()
         .for_each(|event| ok(ur!(Event.pfnRelease(*event))));
@@ -169,7 +169,7 @@ unsafe extern "C" fn pause(milliseconds: *mut c_void) {
 }
 
 /// A host task of some length.
-fn task(queue: ur_queue_handle_t, milliseconds: usize) -> ur_event_handle_t {
+pub fn task(queue: ur_queue_handle_t, milliseconds: usize) -> ur_event_handle_t {
     let (data, mut event) = (std::ptr::without_provenance_mut(milliseconds), null_mut());
     ok(ur!(EnqueueExp.pfnHostTaskExp(
         queue,

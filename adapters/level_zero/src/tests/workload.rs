@@ -633,6 +633,11 @@ fn over_host_memory(steps: &mut Steps, place: &Place) {
     if buffer.is_null() {
         return;
     }
+    // Of a part of the same memory: an import of it is shared.
+    let second = make!(
+        steps,
+        Mem.pfnBufferCreate(context, flags, SIZE / 4, &properties)
+    );
     let from = host(7);
     // SAFETY: memory of the test's.
     unsafe { from.write(4) };
@@ -642,7 +647,37 @@ fn over_host_memory(steps: &mut Steps, place: &Place) {
         Enqueue.pfnMemBufferFill(queue, buffer, from.cast(), 1, 0, SIZE / 2)
     );
     release(steps, &[filled]);
+    if !second.is_null() {
+        step!(steps, Mem.pfnRelease(second));
+    }
+    let (maps, mut at) = (UR_MAP_FLAG_READ | UR_MAP_FLAG_WRITE, null_mut());
+    let blocks = true as ur_bool_t;
+    if step!(
+        steps,
+        Enqueue.pfnMemBufferMap(
+            queue,
+            buffer,
+            blocks,
+            maps,
+            0,
+            SIZE,
+            0,
+            null(),
+            null_mut(),
+            &mut at
+        )
+    ) {
+        let whole = read(at, SIZE);
+        steps.expect("a mapping of the host's memory", || {
+            whole[..SIZE / 2] == [4; SIZE / 2] && whole[SIZE / 2..] == [3; SIZE / 2]
+        });
+        let unmapped = enqueue!(steps, &[], Enqueue.pfnMemUnmap(queue, buffer, at));
+        release(steps, &[unmapped]);
+    }
     step!(steps, Mem.pfnRelease(buffer));
+    steps.expect("a buffer's memory after its end", || {
+        all_are(memory.cast(), SIZE / 2, 4)
+    });
 }
 
 /// Programs of SPIR-V and of the driver's own code, compiled, linked and built.
@@ -672,6 +707,7 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         let twice = make!(steps, Program.pfnLink(context, 2, both.as_ptr(), null()));
         for program in [linked, twice] {
             if !program.is_null() {
+                read_logs(steps, program);
                 step!(steps, Program.pfnRelease(program));
             }
         }
@@ -680,6 +716,7 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         steps,
         Program.pfnBuild(context, of_il, c"-cl-fast-relaxed-math".as_ptr())
     ) {
+        read_logs(steps, of_il);
         let what = UR_PROGRAM_INFO_KERNEL_NAMES;
         let mut bytes = 0;
         step!(
@@ -699,6 +736,33 @@ fn with_programs(steps: &mut Steps, place: &Place) {
         }
     }
     step!(steps, Program.pfnRelease(of_il));
+}
+
+/// Reads the log of a program's last build on each of its devices.
+pub fn read_logs(steps: &mut Steps, program: ur_program_handle_t) {
+    let (mut bytes, none) = (0, null_mut());
+    let what = UR_PROGRAM_INFO_DEVICES;
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, 0, none, &mut bytes)
+    ) {
+        return;
+    }
+    let mut devices: Vec<ur_device_handle_t> = vec![null_mut(); bytes / size_of::<usize>()];
+    let to = devices.as_mut_ptr().cast();
+    if !step!(
+        steps,
+        Program.pfnGetInfo(program, what, bytes, to, null_mut())
+    ) {
+        return;
+    }
+    for device in devices {
+        let what = UR_PROGRAM_BUILD_INFO_LOG;
+        step!(
+            steps,
+            Program.pfnGetBuildInfo(program, device, what, 0, none, &mut bytes)
+        );
+    }
 }
 
 fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
@@ -738,6 +802,7 @@ fn from_binary(steps: &mut Steps, place: &Place, program: ur_program_handle_t) {
     );
     if !own.is_null() {
         step!(steps, Program.pfnBuild(place.context, own, null()));
+        read_logs(steps, own);
         step!(steps, Program.pfnRelease(own));
     }
 }
@@ -756,6 +821,7 @@ pub fn iota(
         return (null_mut(), null_mut());
     }
     if step!(steps, Program.pfnBuild(context, program, null())) {
+        read_logs(steps, program);
         let kernel = make!(steps, Kernel.pfnCreate(program, c"iota".as_ptr()));
         if !kernel.is_null() {
             return (program, kernel);
@@ -1289,6 +1355,18 @@ fn with_registration(steps: &mut Steps, place: &Place) {
         }
         release(steps, &[filled]);
         finish(steps, &[queue]);
+        let properties = ur_buffer_properties_t {
+            pHost: start,
+            ..Default::default()
+        };
+        let flags = UR_MEM_FLAG_READ_WRITE | UR_MEM_FLAG_USE_HOST_POINTER;
+        let over = make!(
+            steps,
+            Mem.pfnBufferCreate(context, flags, SIZE, &properties)
+        );
+        if !over.is_null() {
+            step!(steps, Mem.pfnRelease(over));
+        }
         step!(steps, USMExp.pfnHostAllocUnregisterExp(context, start));
     }
     if step!(steps, USMExp.pfnImportExp(context, start, SIZE)) {
