@@ -94,13 +94,11 @@ impl OpenedMemory {
             context: Arc::clone(context),
             start: start.expose_provenance(),
         };
-        let (whole, bytes) = exec::allocation(context, own.start)?;
-        exec::add_memory(context, device, whole, bytes)?;
+        let (_, bytes) = exec::allocation(context, own.start)?;
+        exec::add_memory(context, device, own.start, bytes)?;
         Ok(own)
     }
-}
 
-impl OpenedMemory {
     /// The driver's handle of a descriptor of another process. Intel's driver makes handles of its own process's
     /// descriptors alone. It opens one that begins with a descriptor, and is 0 otherwise.
     fn handle(context: &NativeContext, file: &OwnedFd) -> ze_ipc_mem_handle_t {
