@@ -13,6 +13,9 @@
 //! for the commands that were submitted with those addresses, and are retired once those commands were seen
 //! complete (`heap/aliases.rs`).
 //!
+//! Where a page has one address at a time (Level Zero), only pages move of which every use was seen complete, and
+//! their old addresses end with the move. A replay plan that names these finds nothing there to hold, and is given up.
+//!
 //! Example, pages of 2 MiB, a maximum of 12 MiB, all of it reserved. Blocks of 3 MiB and 2 MiB are free on
 //! queue `q0`, a live block of 1 MiB lies between them. A request of 4 MiB on `q0` fits neither. Each free block
 //! has one whole page. Both pages are remapped side by side, the request takes them, and nothing grows.
@@ -152,11 +155,11 @@ fn in_pages(heap: &Heap, need: &Need) -> Option<u64> {
     (need.bytes > page && need.align <= page).then_some(whole)
 }
 
-/// Which free memory would have served, and what the order lacks for it: the least.
+/// Which free memory would have served, and what the order lacks for it: the least. Pages must suit `of_pages`.
 pub(crate) fn lack(
     heap: &Heap,
     need: &Need,
-    order: &Order<'_>,
+    (order, of_pages): (&Order<'_>, &Order<'_>),
     options: &Options,
 ) -> Option<MissingDependency> {
     let (pieces, wait) = match search::least_wait(heap, need, order) {
@@ -169,8 +172,8 @@ pub(crate) fn lack(
         }
         None if options.compaction == Compaction::Never => return None,
         None => {
-            let found = collect_pending(heap, need, order, 0)?;
-            let wait = found.missing(heap, order);
+            let found = collect_pending(heap, need, of_pages, 0)?;
+            let wait = found.missing(heap, of_pages);
             let pieces = found.pieces.into_iter().map(|(_, slab)| slab);
             (pieces.collect(), wait)
         }

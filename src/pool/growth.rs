@@ -41,6 +41,8 @@ pub(crate) struct Limits {
     pub observes: bool,
     /// Whether addresses that memory has left stay mapped at no cost.
     pub leaves_mapped: bool,
+    /// Whether a page has one address at a time.
+    pub maps_once: bool,
     /// Whether memory comes in whole pages.
     pub paged: bool,
 }

@@ -58,6 +58,7 @@ impl State {
         if self.config.options.compaction == Compaction::Never {
             return None;
         }
+        let order = self.order_of_pages(order);
         let found = compaction::collect_pending(&self.heap, need, order, room)?;
         Some(found.missing(&self.heap, order))
     }

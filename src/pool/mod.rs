@@ -110,6 +110,7 @@ impl<S: SlabProvider> Pool<S> {
             largest_page: provider.largest_page(),
             observes: provider.observes(),
             leaves_mapped: provider.leaves_mapped(),
+            maps_once: provider.maps_once(),
             paged: page.is_some(),
         };
         let key = PoolKey::fresh();

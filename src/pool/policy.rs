@@ -216,7 +216,8 @@ impl State {
             self.pressure.record_miss(used, need.bytes);
             request.record(|decision| {
                 let options = &self.config.options;
-                decision.missing = compaction::lack(&self.heap, need, &request.order, options);
+                let orders = (&request.order, self.order_of_pages(&request.order));
+                decision.missing = compaction::lack(&self.heap, need, orders, options);
             });
         }
         if std::mem::take(&mut attempt.grew) {
@@ -257,10 +258,16 @@ impl State {
             }
             None => true,
         };
-        let room = if always { 0 } else { budget };
-        let may = better(&self.pressure, 0);
-        let found = may.then(|| compaction::collect(&self.heap, need, &request.order, room));
-        let found = found.flatten()?;
+        // Pages that have to be waited for come before new memory.
+        let room = match always && !self.limits.maps_once {
+            true => 0,
+            false => budget,
+        };
+        if !better(&self.pressure, 0) {
+            return None;
+        }
+        let order = self.order_of_pages(&request.order);
+        let found = compaction::collect(&self.heap, need, order, room)?;
         let pages = found.pages(&self.heap);
         better(&self.pressure, pages).then(|| self.remap(&found, pages, true))
     }
@@ -273,11 +280,23 @@ impl State {
         request: &Request<'_>,
         attempt: &Attempt<'_>,
     ) -> Option<Step> {
+        if self.limits.maps_once {
+            // The host waits for these: `host_wait`.
+            return None;
+        }
         let room = self.room_for_pages(attempt);
         let room = room.filter(|_| self.waits(request) == policy)?;
         let found = compaction::collect_pending(&self.heap, need, &request.order, room)?;
         let pages = found.pages(&self.heap);
         Some(self.remap(&found, pages, false))
+    }
+
+    /// What pages must have been used before, to be remapped for a request of this order.
+    pub fn order_of_pages<'a>(&self, order: &'a Order<'a>) -> &'a Order<'a> {
+        match self.limits.maps_once {
+            true => &Order::Sync,
+            false => order,
+        }
     }
 
     /// Bytes reserved, or about to be.
@@ -354,7 +373,11 @@ impl State {
         for mut piece in remap.pieces {
             let mut all = Frontier::new();
             piece.parts.iter().for_each(|(_, death)| all.join(death));
-            self.table.moved(piece.slab, to, all);
+            if self.limits.maps_once {
+                debug_assert!(all.is_complete(), "a page moved while it may be in use");
+            } else {
+                self.table.moved(piece.slab, to, all);
+            }
             to += piece.slab.bytes;
             runs.append(&mut piece.runs);
             parts.append(&mut piece.parts);

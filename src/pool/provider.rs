@@ -70,7 +70,8 @@ pub trait SlabProvider: Send + Sync {
 
     /// Gives one slab with the memory of `pieces`, in their order, and behind it `fresh` bytes of new memory in pages
     /// as [`SlabProvider::grow`] makes them. The pieces' addresses stay mapped until [`SlabProvider::retire`]: work
-    /// that was submitted may use them. On failure nothing has changed.
+    /// that was submitted may use them. Where pages are [mapped once](SlabProvider::maps_once) they lead nowhere from
+    /// now on, and are not retired. On failure nothing has changed.
     fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
         let _ = (pieces, fresh, page);
         Err(ProviderError::OutOfMemory)
@@ -79,6 +80,11 @@ pub trait SlabProvider: Send + Sync {
     /// Whether the addresses of remapped memory stay mapped at next to no cost. Then they are retired late, for
     /// replay may use them again.
     fn leaves_mapped(&self) -> bool {
+        false
+    }
+
+    /// Whether a page has one address at a time. Then only memory is remapped of which every use was observed complete.
+    fn maps_once(&self) -> bool {
         false
     }
 

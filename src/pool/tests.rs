@@ -344,7 +344,7 @@ proptest! {
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
-        let limits = Limits { granularity: grain, alignment: grain, largest_page: None, observes: false, leaves_mapped: false, paged: false };
+        let limits = Limits { granularity: grain, alignment: grain, largest_page: None, observes: false, leaves_mapped: false, maps_once: false, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
         match growth(&need, &config, limits, Tail::default(), committed, (tight, padded)) {
             Ok(ask) => {

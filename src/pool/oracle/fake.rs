@@ -46,6 +46,7 @@ pub struct FakeProvider {
     page: Option<u64>,
     largest: Option<u64>,
     leaves_mapped: bool,
+    maps_once: bool,
     ledger: Mutex<Ledger>,
 }
 
@@ -61,6 +62,7 @@ impl FakeProvider {
             page: None,
             largest: None,
             leaves_mapped: false,
+            maps_once: false,
             ledger: Mutex::new(Ledger {
                 next: 1 << 32,
                 ..Ledger::default()
@@ -88,6 +90,14 @@ impl FakeProvider {
     pub fn leaving_mapped(self) -> Self {
         Self {
             leaves_mapped: true,
+            ..self
+        }
+    }
+
+    /// The same, where a page has one address at a time.
+    pub fn mapping_once(self) -> Self {
+        Self {
+            maps_once: true,
             ..self
         }
     }
@@ -334,6 +344,10 @@ impl SlabProvider for FakeProvider {
         self.leaves_mapped
     }
 
+    fn maps_once(&self) -> bool {
+        self.maps_once
+    }
+
     fn grow(&self, bytes: u64, of: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
         let Some(page) = self.page else {
             return self.acquire(bytes);
@@ -358,7 +372,10 @@ impl SlabProvider for FakeProvider {
             let (left, mut sizes) = ledger.leave(*piece, page);
             numbers.extend(left.iter().map(|(_, number)| *number));
             all.append(&mut sizes);
-            ledger.lingering.extend(left);
+            match self.maps_once {
+                true => ledger.retired.push(*piece),
+                false => ledger.lingering.extend(left),
+            }
         }
         let new = ledger.number(fresh / page);
         numbers.extend(new);
@@ -407,6 +424,10 @@ impl<S: SlabProvider + ?Sized> SlabProvider for Arc<S> {
 
     fn leaves_mapped(&self) -> bool {
         (**self).leaves_mapped()
+    }
+
+    fn maps_once(&self) -> bool {
+        (**self).maps_once()
     }
 
     fn observes(&self) -> bool {

@@ -112,7 +112,9 @@ impl Engine<'_> {
         };
         let compaction = config.options.compaction;
         let page = page.filter(|_| compaction != Compaction::Never);
-        let ready = pages(&legal);
+        let done = |range: &Range| self.model.is_done(&range.past, By::Known);
+        let once = self.script.setup.maps_once;
+        let ready = if once { pages(&done) } else { pages(&legal) };
         // With growth ahead of need it grows by more.
         let exact = page.is_some() && config.options.growth_share == Some(0);
         let always = exact && compaction == Compaction::Always;
@@ -136,7 +138,8 @@ impl Engine<'_> {
             return Err("it could have grown".into());
         }
         let any = || {
-            let all = pages(&|_| true);
+            // Where a page has one address at a time, the stream cannot wait for it.
+            let all = if once { ready } else { pages(&|_| true) };
             let short = answer.is_err() && whole <= room + all;
             self.model
                 .fits(ask.places, config.min_align, size, |_| true)
@@ -148,7 +151,6 @@ impl Engine<'_> {
         {
             return Err("missed: a pending block would have fit".into());
         }
-        let done = |range: &Range| self.model.is_done(&range.past, By::Known);
         let idle = self.model.unused(ask.places.extents, done);
         if answer.is_err() && (need + slack).next_multiple_of(unit) <= room + idle {
             return Err("giving back idle slabs would have made room".into());

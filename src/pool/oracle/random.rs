@@ -365,6 +365,7 @@ fn setup(rng: &mut Rng) -> Setup {
         granularity: rng.pick(grains),
         paged,
         leaves_mapped: rng.chance(70),
+        maps_once: other.chance(30),
         deterministic: rng.chance(25),
         // A copy's, so that programs stay as they were without it.
         blocks: rng.clone().chance(50),

@@ -61,6 +61,7 @@ pub fn run_with(script: &Script, caches: bool) -> Result<Report, String> {
 fn run_once(script: &Script, caches: bool, observing: bool) -> Result<Report, String> {
     let granularity = script.setup.granularity;
     let provider = Arc::new(match script.setup.paged {
+        true if script.setup.maps_once => FakeProvider::paged(granularity).mapping_once(),
         true if script.setup.leaves_mapped => FakeProvider::paged(granularity).leaving_mapped(),
         true => FakeProvider::paged(granularity),
         false => FakeProvider::new(granularity),

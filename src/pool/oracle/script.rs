@@ -93,6 +93,8 @@ pub struct Setup {
     pub paged: bool,
     /// Whether addresses that pages have left lead there for as long as anybody likes.
     pub leaves_mapped: bool,
+    /// Whether a page has one address at a time.
+    pub maps_once: bool,
     /// Whether only completion that the program awaited may be relied on.
     pub deterministic: bool,
     /// Whether the host waits before an allocation fails.
@@ -117,6 +119,7 @@ impl Default for Setup {
             granularity: 64,
             paged: false,
             leaves_mapped: false,
+            maps_once: false,
             deterministic: false,
             blocks: false,
         }
@@ -245,6 +248,7 @@ impl Script {
                     }
                 }
                 "mapped" => self.setup.leaves_mapped = number_of(value)? != 0,
+                "once" => self.setup.maps_once = number_of(value)? != 0,
                 "grain" | "page" => {
                     self.setup.granularity = number_of(value)?;
                     self.setup.paged = *key == "page";
@@ -344,6 +348,9 @@ impl fmt::Display for Script {
         }
         if self.setup.leaves_mapped {
             f.write_str(" mapped 1")?;
+        }
+        if self.setup.maps_once {
+            f.write_str(" once 1")?;
         }
         if self.setup.deterministic {
             f.write_str(" deterministic 1")?;

@@ -417,8 +417,9 @@ pub trait Driver: Backend + Payload {
         let _ = (devices, pages);
     }
 
-    /// Maps pages of this size side by side at reserved, unmapped addresses. A page may stay mapped
-    /// at older addresses; its contents need not be visible at the new one.
+    /// Maps pages of this size side by side at reserved, unmapped addresses. Unless the driver
+    /// [maps once](Driver::MAPS_ONCE), a page may stay mapped at older addresses. Its contents need
+    /// not be visible at the new one.
     fn map_pages(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -430,6 +431,10 @@ pub trait Driver: Backend + Payload {
         let _ = (devices, device, kind, page, addr, pages);
         Err(Error::unsupported())
     }
+
+    /// Whether a page can be mapped at one address only. It is then unmapped before it is mapped
+    /// elsewhere, all use of the old address observed complete.
+    const MAPS_ONCE: bool = false;
 
     /// Whether a stale mapping costs less than to unmap it: as many bytes of stale mappings stay as
     /// are in use.

@@ -6,7 +6,7 @@
 //! | an address of a page | until |
 //! |---|---|
 //! | present: leads to a page of the pool | the page is gathered elsewhere, or given back |
-//! | old: still leads there, for work enqueued before | it is retired, or its page given back |
+//! | old: still leads there, for work enqueued before; none where a page has one address | it is retired, or its page given back |
 //! | stale: retired, and leads there still, where that costs nothing | more are stale than present |
 //! | free | pages are mapped there again |
 
@@ -149,9 +149,22 @@ impl<D: Driver> Paged<D> {
         let of = |piece: &Slab| space.present.range(piece.base..piece.end());
         let moved = pieces.iter().flat_map(of).map(|(_, page)| *page);
         let pages: Vec<Page> = moved.chain(new.iter().copied()).collect();
-        let mapped = self.map_all(base, &pages);
-        mapped.inspect_err(|_| space.free_range(slab))?;
+        if D::MAPS_ONCE {
+            pieces.iter().for_each(|piece| self.unmap(*piece));
+        }
+        if let Err(error) = self.map_all(base, &pages) {
+            space.free_range(slab);
+            if D::MAPS_ONCE {
+                self.map_back(&space, pieces);
+            }
+            return Err(error);
+        }
         for piece in pieces {
+            if D::MAPS_ONCE {
+                space.leave(*piece);
+                space.free_range(*piece);
+                continue;
+            }
             for (addr, page) in space.leave(*piece) {
                 space.old.insert(addr, page);
                 space.traces.entry(page.name).or_default().push(addr);
@@ -167,6 +180,18 @@ impl<D: Driver> Paged<D> {
         }
         space.present_bytes += bytes;
         Ok(slab)
+    }
+
+    /// Maps the pages of pieces where they were, after a refusal of other addresses. Pages that the driver does not
+    /// map any more lead nowhere: it is lost.
+    fn map_back(&self, space: &Space, pieces: &[Slab]) {
+        for piece in pieces {
+            let of_piece = space.present.range(piece.base..piece.end());
+            let pages: Vec<Page> = of_piece.map(|(_, page)| *page).collect();
+            if let Err(error) = self.map_all(piece.base, &pages) {
+                log::error!("memory of a pool is lost: {:?}", error.code());
+            }
+        }
     }
 
     /// Maps pages side by side, those of one size together.

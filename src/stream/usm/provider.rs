@@ -74,6 +74,10 @@ impl<D: Driver> SlabProvider for SlabSource<D> {
         D::LEAVES_MAPPED
     }
 
+    fn maps_once(&self) -> bool {
+        D::MAPS_ONCE
+    }
+
     fn observes(&self) -> bool {
         !D::TRACKS && !self.domain.engine().is_deterministic()
     }
