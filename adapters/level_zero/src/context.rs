@@ -12,6 +12,7 @@ use ur::timeline::sync::Mutex;
 use crate::LevelZero;
 use crate::bindless::Bindless;
 use crate::device::Device;
+use crate::exec::pages::Mapped;
 use crate::exec::{Events, Residency};
 use crate::lz::*;
 use crate::platform::Platform;
@@ -41,6 +42,7 @@ pub struct NativeContext {
     pub events: Events,
     pub samplers: Known,
     pub residency: Residency,
+    pub mapped: Mapped,
 }
 
 impl State {
@@ -89,6 +91,7 @@ impl NativeContext {
             events: Events::default(),
             samplers: Known::default(),
             residency: Residency::default(),
+            mapped: Mapped::default(),
         }
     }
 }

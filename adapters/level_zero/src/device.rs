@@ -313,9 +313,10 @@ impl Device {
         self.facts.base.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED != 0
     }
 
-    /// Whether other processes can open objects of this kind.
+    /// Whether other processes can open objects of this kind. The driver has no handle for memory in pages.
     pub fn shares(&self, what: ze_ipc_property_flag_t) -> bool {
-        self.platform.ipc & what != 0
+        let is_paged = what == ZE_IPC_PROPERTY_FLAG_MEMORY && Settings::get().pages;
+        self.platform.ipc & what != 0 && !is_paged
     }
 
     /// The kind of descriptor that physical memory crosses to other processes as. None if it cannot.

@@ -15,7 +15,7 @@ use ur::timeline::Clock;
 use crate::LevelZero;
 use crate::context::{State, first, native};
 use crate::device::Device;
-use crate::exec::{self, Lane, Marker, Native, Signal};
+use crate::exec::{self, Lane, Marker, Native, Signal, pages};
 use crate::kernel::{Kernel, Launch, Range};
 use crate::lz::Holder;
 use crate::mem::{self, Mem};
@@ -206,6 +206,59 @@ impl Driver for LevelZero {
 
     fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
         SLAB_BYTES
+    }
+
+    /// Pages are the user's choice, and device memory's alone.
+    fn page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
+        let device = device.filter(|_| kind == Kind::Device && Settings::get().pages)?;
+        let able = device.has_virtual_memory().ok()?;
+        able.then_some(pages::PAGE_BYTES)
+    }
+
+    fn largest_page(device: Option<&Object<Device>>, kind: Kind) -> Option<usize> {
+        Self::page(device, kind).map(|_| pages::LARGEST_PAGE_BYTES)
+    }
+
+    fn reserve(devices: &Devices<Self>, _: usize, bytes: usize) -> Result<usize> {
+        pages::reserve(native(devices), bytes)
+    }
+
+    fn unreserve(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        pages::unreserve(native(devices), addr, bytes);
+    }
+
+    fn create_pages(
+        devices: &Devices<Self>,
+        device: Option<&Object<Device>>,
+        _: Kind,
+        page: usize,
+        count: usize,
+        zeroed: bool,
+    ) -> Result<Vec<u64>> {
+        let device = place(devices, device)?;
+        pages::create(native(devices), device, (page, count), zeroed)
+    }
+
+    fn destroy_pages(devices: &Devices<Self>, all: &[u64]) {
+        pages::destroy(native(devices), all);
+    }
+
+    fn map_pages(
+        devices: &Devices<Self>,
+        _: Option<&Object<Device>>,
+        _: Kind,
+        page: usize,
+        addr: usize,
+        all: &[u64],
+    ) -> Result<()> {
+        pages::map(native(devices), addr, page, all)
+    }
+
+    /// The driver refuses a second mapping of a block.
+    const MAPS_ONCE: bool = true;
+
+    fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
+        pages::unmap(native(devices), addr, bytes);
     }
 
     fn register_host(devices: &Devices<Self>, addr: usize, bytes: usize, _: bool) -> Result<()> {

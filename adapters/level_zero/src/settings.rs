@@ -51,6 +51,8 @@ const VARIABLES: &[(&str, Treatment, &str)] = &[
     (IMPORT, Honoured, "not 0: a buffer over host memory imports it"),
 ];
 
+/// This project's own variable.
+const PAGES: &str = "UR_LEVEL_ZERO_PAGES";
 const RELAXED: &str = "UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS";
 const COMPUTE_ENGINE: &str = "UR_L0_USE_COMPUTE_ENGINE";
 const COPY_ENGINE: &str = "UR_L0_USE_COPY_ENGINE";
@@ -220,6 +222,8 @@ pub struct Settings {
     pub batch_size: u32,
     /// Whether leaks are written to standard error.
     pub leaks: bool,
+    /// Whether pools have device memory in pages, where the driver has virtual memory.
+    pub pages: bool,
     /// Whether compute slices are parts by affinity domain too, and of every product's tiles.
     pub slices_by_domain: bool,
     /// Whether a buffer over host memory imports it.
@@ -281,6 +285,7 @@ impl Settings {
                 .and_then(|size| u32::try_from(size).ok())
                 .filter(|size| *size > 0)
                 .unwrap_or(BATCH),
+            pages: env.flag(PAGES, false),
             leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
             slices_by_domain: flag(SLICES, false),
             imports_buffers: number(IMPORT, "a number", "0").is_some_and(|value| value != 0),

@@ -12,6 +12,7 @@
 //! | `batches` | when a batch of commands is submitted, and what becomes of one whose submission fails |
 //! | `images` | images and samplers |
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
+//! | `pages` | pools with device memory in pages |
 //! | `queries` | queries of which the driver fails a call |
 //! | `random` | random programs, with and without failures |
 //! | `reported` | faults that users of Intel's adapter reported |
@@ -25,6 +26,7 @@ mod fake_driver;
 mod faults;
 mod images;
 mod lost;
+mod pages;
 mod queries;
 mod random;
 mod reported;

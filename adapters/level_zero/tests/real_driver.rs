@@ -113,11 +113,21 @@ impl Drivers {
     }
 
     /// Runs suites of the conformance program; `expected` has the names of tests that fail there. Panics for any other.
-    fn conformance(&self, suite: &str, product: &str, suites: &[&str], expected: &[&str]) {
+    fn conformance(
+        &self,
+        (suite, product): (&str, &str),
+        variables: &[(&str, &str)],
+        suites: &[&str],
+        expected: &[&str],
+    ) {
         let known = repository().join("conformance/expectations/level_zero.yml");
+        let case: String = variables
+            .iter()
+            .map(|(name, _)| format!("_{name}"))
+            .collect();
         let report = self
             .built
-            .join(format!("level_zero_{suite}_{product}.json"));
+            .join(format!("level_zero_{suite}_{product}{case}.json"));
         let mut arguments = vec!["--timeout".to_owned(), "30".to_owned()];
         for (name, path) in [("--expectations", &known), ("--json", &report)] {
             arguments.extend([name.to_owned(), path.display().to_string()]);
@@ -130,7 +140,8 @@ impl Drivers {
         let program = self.conformance_program(suite);
         // Its exit status tells of the expected ones too.
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let output = self.command(suite, product, &program, &arguments).output();
+        let mut command = self.command(suite, product, &program, &arguments);
+        let output = command.envs(variables.iter().copied()).output();
         let output = output.expect("bash runs");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let all = std::fs::read_to_string(&report);
@@ -657,21 +668,32 @@ const SUITES: &[&str] = &[
     "image::image2d_array_reports",
 ];
 
+/// Tests that fail there: there are no data, and no bus.
+const DATA: [&str; 4] = [
+    "program::specialization_constants",
+    "program::dynamic_link",
+    "device_info::pci_address",
+    "sampler::kernels_sample_images",
+];
+
 #[test]
 fn calls_are_as_the_specification_says_on_the_newest_driver() {
     let Some(drivers) = Drivers::find("sid").filter(|_| Drivers::find("v2").is_some()) else {
         return;
     };
-    // No data, and no bus.
-    let data = [
-        "program::specialization_constants",
-        "program::dynamic_link",
-        "device_info::pci_address",
-        "sampler::kernels_sample_images",
-    ];
     for product in ["bmg", "pvc", "tgllp"] {
-        drivers.conformance("sid", product, SUITES, &data);
+        drivers.conformance(("sid", product), &[], SUITES, &DATA);
     }
+}
+
+/// Pools have their device memory in pages: blocks and addresses of the driver's.
+#[test]
+fn pools_with_pages_work_on_the_newest_driver() {
+    let Some(drivers) = Drivers::find("sid").filter(|_| Drivers::find("v2").is_some()) else {
+        return;
+    };
+    let pages = [("UR_LEVEL_ZERO_PAGES", "1")];
+    drivers.conformance(("sid", "bmg"), &pages, SUITES, &DATA);
 }
 
 #[test]
@@ -688,5 +710,5 @@ fn calls_are_as_the_specification_says_on_the_old_driver() {
         "every_function::urDeviceGetGlobalTimestamps",
         "every_function::urEnqueueTimestampRecordingExp",
     ];
-    drivers.conformance("bookworm", "tgllp", SUITES, &lost);
+    drivers.conformance(("bookworm", "tgllp"), &[], SUITES, &lost);
 }

@@ -13,6 +13,7 @@ mod lane;
 mod list;
 mod memory;
 mod mutable;
+pub mod pages;
 mod point;
 mod residency;
 mod ring;

@@ -141,10 +141,9 @@ pub fn get_memory(
     data: Out<'_, *mut c_void>,
     size: Out<'_, usize>,
 ) -> Result<()> {
+    check_able(this, Subject::Memory)?;
     let addr = mem.addr();
     let block = this.export_block(addr)?;
-    let able = block.device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY);
-    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     if !data.wanted() {
         // Nobody could give the blob back.
         size.set(ExportName::NONE.write(kind(Subject::Memory)).len());
@@ -190,8 +189,7 @@ fn open<P>(
 /// `urIPCOpenMemHandleExp`
 pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Result<*mut c_void> {
     this.check_device(device)?;
-    let able = device.shares(ZE_IPC_PROPERTY_FLAG_MEMORY);
-    ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+    check_able(this, Subject::Memory)?;
     let context = &this.domain().state().native;
     let import = |file: &OwnedFd| OpenedMemory::open(context, device, file);
     let (range, memory, whole) = open(Subject::Memory, blob, import)?;
@@ -207,6 +205,7 @@ pub fn open_memory(this: &OfContext, device: &Object<Device>, blob: &[u8]) -> Re
 
 /// `urIPCCloseMemHandleExp`
 pub fn close_memory(this: &OfContext, mem: *mut c_void) -> Result<()> {
+    check_able(this, Subject::Memory)?;
     let addr = mem.addr();
     let memory = shared(this).opened.lock().remove(&addr);
     let memory = memory.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;

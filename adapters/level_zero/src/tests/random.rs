@@ -429,6 +429,13 @@ fn programs_are_right_on_an_old_driver() {
     right(name, &old, 60);
 }
 
+/// With pools whose device memory comes in pages.
+#[test]
+fn programs_are_right_with_pages() {
+    let name = "tests::random::programs_are_right_with_pages";
+    right(name, &[("UR_LEVEL_ZERO_PAGES", "1")], 60);
+}
+
 /// With kernels, where Intel's OpenCL driver is.
 #[test]
 fn programs_with_kernels_are_right() {
