@@ -3,6 +3,7 @@
 //! The interface has devices of its own. A device is found by its UUID, which also tells the tile of a card. A driver
 //! or loader without the interface, and a device that it does not know, leave these properties unsupported.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 
 use ur::abi::*;
@@ -68,10 +69,18 @@ fn drivers(api: &'static Api) -> Result<&'static [zes_driver_handle_t]> {
             return Ok(Vec::new());
         }
         check(code, "zesInit")?;
-        lz::list(zes_driver_handle_t::NULL, |count, all| {
+        let has_none = Cell::new(false);
+        let found = lz::list(zes_driver_handle_t::NULL, |count, all| {
             // SAFETY: `all` is null or has room for `count` handles.
-            check(unsafe { get(count, all) }, "zesDriverGet")
-        })
+            let code = unsafe { get(count, all) };
+            has_none.set(has_none.get() || is_absent(code));
+            check(code, "zesDriverGet")
+        });
+        if has_none.get() {
+            Ok(Vec::new())
+        } else {
+            found
+        }
     };
     if let Some(found) = DRIVERS.get() {
         return Ok(found);
