@@ -39,6 +39,33 @@ pub struct Block {
     file: Mutex<Option<Arc<OwnedFd>>, { rank::LEAF }>,
 }
 
+/// Makes a native block of a device's memory.
+///
+/// # Safety
+/// `chain` is null or lasts for the call.
+pub unsafe fn create_block(
+    context: &NativeContext,
+    device: &Device,
+    bytes: usize,
+    chain: *const c_void,
+) -> Result<ze_physical_mem_handle_t> {
+    let mut desc = ze_physical_mem_desc_t {
+        pNext: chain,
+        flags: ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE,
+        size: bytes,
+        ..Default::default()
+    };
+    let mut raw = ze_physical_mem_handle_t::NULL;
+    // SAFETY: the description has its tag, the caller promises its chain, and there is room for the handle.
+    unsafe {
+        call!(
+            context.api,
+            zePhysicalMemCreate(context.raw, device.raw(), &mut desc, &mut raw)
+        )
+    }?;
+    Ok(raw)
+}
+
 impl Block {
     fn create(
         context: &Arc<NativeContext>,
@@ -47,20 +74,8 @@ impl Block {
         exports: Option<ze_external_memory_type_flag_t>,
         chain: *const c_void,
     ) -> Result<Arc<Self>> {
-        let mut desc = ze_physical_mem_desc_t {
-            pNext: chain,
-            flags: ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE,
-            size: bytes,
-            ..Default::default()
-        };
-        let mut raw = ze_physical_mem_handle_t::NULL;
-        // SAFETY: the description has its tag, its chain lasts for the call, and there is room for the handle.
-        unsafe {
-            call!(
-                context.api,
-                zePhysicalMemCreate(context.raw, device.raw(), &mut desc, &mut raw)
-            )
-        }?;
+        // SAFETY: the caller's chain lasts for the call.
+        let raw = unsafe { create_block(context, device, bytes, chain) }?;
         Ok(Arc::new(Self {
             context: Arc::clone(context),
             raw,

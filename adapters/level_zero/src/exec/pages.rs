@@ -19,7 +19,7 @@ use super::memory;
 use crate::context::NativeContext;
 use crate::device::Device;
 use crate::lz::*;
-use crate::virtual_mem::page_bytes;
+use crate::virtual_mem::{create_block, page_bytes};
 
 /// Bytes of the least page.
 pub const PAGE_BYTES: usize = 2 << 20;
@@ -90,19 +90,8 @@ pub fn create(
 }
 
 fn create_one(context: &NativeContext, device: &Device, bytes: usize) -> Result<u64> {
-    let mut desc = ze_physical_mem_desc_t {
-        flags: ZE_PHYSICAL_MEM_FLAG_ALLOCATE_ON_DEVICE,
-        size: bytes,
-        ..Default::default()
-    };
-    let mut raw = ze_physical_mem_handle_t::NULL;
-    // SAFETY: the description has its tag, and there is room for the handle.
-    unsafe {
-        call!(
-            context.api,
-            zePhysicalMemCreate(context.raw, device.raw(), &mut desc, &mut raw)
-        )
-    }?;
+    // SAFETY: there is no chain.
+    let raw = unsafe { create_block(context, device, bytes, null()) }?;
     Ok(raw.0.expose_provenance() as u64)
 }
 

@@ -61,6 +61,39 @@ fn release_all(devices: &[ur_device_handle_t]) {
     }
 }
 
+/// A card, its tiles, and the slices of one of these.
+struct Parts {
+    driver: FakeDriver,
+    adapter: ur_adapter_handle_t,
+    card: ur_device_handle_t,
+    tiles: Vec<ur_device_handle_t>,
+    slices: Vec<ur_device_handle_t>,
+}
+
+impl Parts {
+    fn of_tile(tile: usize) -> Self {
+        let (driver, adapter) = (FakeDriver::open(), adapter());
+        let card = devices(adapter)[0];
+        let tiles = partition(card, NEXT).expect("tiles");
+        let slices = partition(tiles[tile], CSLICE).expect("slices");
+        Self {
+            driver,
+            adapter,
+            card,
+            tiles,
+            slices,
+        }
+    }
+
+    /// Releases all, and checks that nothing is left.
+    fn end(self, case: &str) {
+        release_all(&self.slices);
+        release_all(&self.tiles);
+        ok(ur!(Adapter.pfnRelease(self.adapter)));
+        self.driver.check_end(case);
+    }
+}
+
 fn context_of(devices: &[ur_device_handle_t]) -> ur_context_handle_t {
     let (mut context, count) = (null_mut(), devices.len() as u32);
     let first = devices.as_ptr();
@@ -195,11 +228,15 @@ fn queues_of_slices_are_on_their_engines_and_share_data() {
 fn slices_share_a_buffers_copy() {
     let name = "tests::slices::slices_share_a_buffers_copy";
     alone_with(name, VARIABLES, || {
-        let driver = FakeDriver::open();
-        let adapter = adapter();
         case("a buffer");
-        let tiles = partition(devices(adapter)[0], NEXT).expect("tiles");
-        let slices = partition(tiles[0], CSLICE).expect("slices");
+        let own = Parts::of_tile(0);
+        let Parts {
+            ref driver,
+            adapter,
+            ref tiles,
+            ref slices,
+            ..
+        } = own;
         let cards = devices(adapter);
         for members in [&slices[..], &tiles[..], &cards[..1], &cards[..]] {
             let context = context_of(members);
@@ -254,10 +291,7 @@ fn slices_share_a_buffers_copy() {
             ok(ur!(Mem.pfnRelease(buffer)));
             ok(ur!(Context.pfnRelease(context)));
         }
-        release_all(&slices);
-        release_all(&tiles);
-        ok(ur!(Adapter.pfnRelease(adapter)));
-        driver.check_end("a buffer of slices");
+        own.end("a buffer of slices");
     });
 }
 
@@ -310,11 +344,14 @@ fn slices_are_released_in_any_order() {
 fn kernels_run_on_slices() {
     let name = "tests::slices::kernels_run_on_slices";
     alone_with(name, VARIABLES, || {
-        let driver = FakeDriver::open();
-        let adapter = adapter();
-        let card = devices(adapter)[0];
-        let tiles = partition(card, NEXT).expect("tiles");
-        let slices = partition(tiles[0], CSLICE).expect("slices");
+        let own = Parts::of_tile(0);
+        let Parts {
+            ref driver,
+            card,
+            ref tiles,
+            ref slices,
+            ..
+        } = own;
         for (what, members) in [
             ("of slices", &slices[..]),
             ("of the tile", &tiles[..1]),
@@ -363,10 +400,7 @@ fn kernels_run_on_slices() {
             ok(ur!(Queue.pfnRelease(queue)));
             ok(ur!(Context.pfnRelease(context)));
         }
-        release_all(&slices);
-        release_all(&tiles);
-        ok(ur!(Adapter.pfnRelease(adapter)));
-        driver.check_end("kernels on slices");
+        own.end("kernels on slices");
     });
 }
 
@@ -375,20 +409,19 @@ fn kernels_run_on_slices() {
 fn images_move_between_slices() {
     let name = "tests::slices::images_move_between_slices";
     alone_with(name, VARIABLES, || {
-        let driver = FakeDriver::open();
-        let adapter = adapter();
-        let tiles = partition(devices(adapter)[0], NEXT).expect("tiles");
-        let slices = partition(tiles[0], CSLICE).expect("slices");
+        let own = Parts::of_tile(0);
+        let Parts {
+            ref tiles,
+            ref slices,
+            ..
+        } = own;
         for pair in [[slices[0], slices[2]], [tiles[1], slices[1]]] {
             case("a pair");
             let mut steps = Steps::default();
             images::between(&mut steps, pair);
             assert_eq!((steps.failed(), steps.wrong), (vec![], vec![]));
         }
-        release_all(&slices);
-        release_all(&tiles);
-        ok(ur!(Adapter.pfnRelease(adapter)));
-        driver.check_end("images of slices");
+        own.end("images of slices");
     });
 }
 
@@ -402,12 +435,15 @@ unsafe extern "C" fn pause(_: *mut c_void) {
 fn a_wait_for_a_tile_waits_for_its_slices() {
     let name = "tests::slices::a_wait_for_a_tile_waits_for_its_slices";
     alone_with(name, VARIABLES, || {
-        let driver = FakeDriver::open();
-        let adapter = adapter();
         case("a wait");
-        let tiles = partition(devices(adapter)[0], NEXT).expect("tiles");
-        let slices = partition(tiles[0], CSLICE).expect("slices");
-        let context = context_of(&slices);
+        let own = Parts::of_tile(0);
+        let Parts {
+            adapter,
+            ref tiles,
+            ref slices,
+            ..
+        } = own;
+        let context = context_of(slices);
         let queue = queue_of(context, slices[3]);
         let memory = memory_of(context, slices[3]);
         for whole in [slices[3], tiles[0], devices(adapter)[0]] {
@@ -432,10 +468,7 @@ fn a_wait_for_a_tile_waits_for_its_slices() {
         ok(ur!(USM.pfnFree(context, memory)));
         ok(ur!(Queue.pfnRelease(queue)));
         ok(ur!(Context.pfnRelease(context)));
-        release_all(&slices);
-        release_all(&tiles);
-        ok(ur!(Adapter.pfnRelease(adapter)));
-        driver.check_end("a wait for a tile");
+        own.end("a wait for a tile");
     });
 }
 
@@ -513,11 +546,14 @@ fn slices_that_cannot_be_read_are_left_out() {
 fn queues_are_on_the_engine_that_they_ask_for() {
     let name = "tests::slices::queues_are_on_the_engine_that_they_ask_for";
     alone_with(name, VARIABLES, || {
-        let driver = FakeDriver::open();
-        let adapter = adapter();
-        let card = devices(adapter)[0];
-        let tiles = partition(card, NEXT).expect("tiles");
-        let slices = partition(tiles[1], CSLICE).expect("slices");
+        let own = Parts::of_tile(1);
+        let Parts {
+            ref driver,
+            card,
+            ref tiles,
+            ref slices,
+            ..
+        } = own;
         let context = context_of(&[card]);
         let create = |device, flags, index| {
             let mut index = ur_queue_index_properties_t {
@@ -544,21 +580,18 @@ fn queues_are_on_the_engine_that_they_ask_for() {
             for device in [card, tiles[1]] {
                 for wanted in 0..SLICES as u32 {
                     let queue = create(device, flags, wanted).expect("a queue");
-                    assert_eq!(index_of(&driver, queue), wanted);
+                    assert_eq!(index_of(driver, queue), wanted);
                     ok(ur!(Queue.pfnRelease(queue)));
                 }
                 assert_eq!(create(device, flags, SLICES as u32).err(), refused);
             }
             case("a slice");
             let queue = create(slices[2], flags, 0).expect("a queue");
-            assert_eq!(index_of(&driver, queue), 2);
+            assert_eq!(index_of(driver, queue), 2);
             ok(ur!(Queue.pfnRelease(queue)));
             assert_eq!(create(slices[2], flags, 1).err(), refused);
         }
         ok(ur!(Context.pfnRelease(context)));
-        release_all(&slices);
-        release_all(&tiles);
-        ok(ur!(Adapter.pfnRelease(adapter)));
-        driver.check_end("indices");
+        own.end("indices");
     });
 }
