@@ -33,7 +33,7 @@ use crate::stream::engine::{HostPoint, HostSignal, HostTimeline, LaneProgress, M
 use crate::stream::driver::Progress;
 use crate::stream::lane::tail::Tail;
 use crate::stream::{Driver, Engine, QueueOptions, Timestamps, Work};
-use crate::timeline::{Clock, Failure, Frontier, Lane, LaneId, Point};
+use crate::timeline::{Clock, Frontier, Lane, LaneId, Point};
 use biased_lock::{BiasedLock, BiasedLockGuard, RawBiasedLock};
 use failures::Dependents;
 use lanes::{Lanes, Parkable};
@@ -509,13 +509,6 @@ impl<D: Driver> LaneCore<D> {
             deps.own = own;
             deps.failed = None;
         })
-    }
-
-    /// Whether everything submitted or waited for before this call is known to be complete. Takes no lock: false
-    /// where that takes one.
-    pub fn is_settled(&self) -> bool {
-        let tip = self.status.tip();
-        !Failure::any() && tip.is_some_and(|epoch| epoch <= self.clock.reliable())
     }
 
     /// The least frontier that proves everything submitted or waited for so far.

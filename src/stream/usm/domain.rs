@@ -134,9 +134,7 @@ impl<D: Driver> Domain<D> {
         let lanes = self.lanes.busy();
         for lane in &lanes {
             visit(lane);
-            if !lane.is_settled() {
-                all.join(&lane.tip());
-            }
+            all.join(&lane.tip());
         }
         self.lanes.park(&lanes);
         all.prune();
