@@ -5,7 +5,7 @@
 //! mapping is a copy in host memory, or the buffer itself where the host reaches it.
 //!
 //! A buffer over the host's memory (`UR_MEM_FLAG_USE_HOST_POINTER`) is a copy ([`HostCopy`]). If the user wants it, the
-//! driver knows the host's memory as long as the buffer lives ([`Import`]), which makes copies between the two faster.
+//! driver knows the host's memory as long as the buffer lives ([`Import`]), and copies need no memory between the two.
 //!
 //! The last release of a used buffer waits until all enqueued commands have ended. The host's memory is the caller's
 //! alone after it.
@@ -451,6 +451,14 @@ pub fn on_buffers(work: Work<LevelZero>, dst: Option<&Mem>, src: Option<&Mem>) -
     }
 }
 
+/// Drops what commands may use once everything enqueued in the context has ended.
+fn drop_when_finished(context: &OfContext, used: impl Send + 'static, what: &str) {
+    let done = context.when_finished(move || drop(used));
+    if let Err(error) = done.or_else(|_| context.finish()) {
+        log::error!("{what} ended early: {:?}", error.code());
+    }
+}
+
 impl Drop for Mem {
     fn drop(&mut self) {
         self.mappings.clear(&self.context);
@@ -461,10 +469,7 @@ impl Drop for Mem {
                 let import = copy.import.lock().take();
                 // The wait for the end failed: what still runs may use the import.
                 if import.is_some() && !copy.is_over.load(Ordering::Acquire) {
-                    let done = self.context.when_finished(move || drop(import));
-                    if let Err(error) = done.or_else(|_| self.context.finish()) {
-                        log::error!("an import of host memory ended early: {:?}", error.code());
-                    }
+                    drop_when_finished(&self.context, import, "an import of host memory");
                 }
             }
             // Pending commands may wait for the copies of them.
@@ -472,11 +477,7 @@ impl Drop for Mem {
                 copies
                     .addresses()
                     .for_each(|at| self.context.free_buffer(at));
-                let last = Arc::clone(copies);
-                let done = self.context.when_finished(move || drop(last));
-                if let Err(error) = done.or_else(|_| self.context.finish()) {
-                    log::error!("a buffer ended early: {:?}", error.code());
-                }
+                drop_when_finished(&self.context, Arc::clone(copies), "a buffer");
             }
             Storage::User { own: true } => {
                 exec::free(&self.context.domain().state().native, self.address);
@@ -484,11 +485,7 @@ impl Drop for Mem {
             Storage::User { own: false } | Storage::Parent(_) => {}
             // Pending commands may use the native images.
             Storage::Image(ref image) if self.uses.has(Use::Reads) => {
-                let last = Arc::clone(image);
-                let done = self.context.when_finished(move || drop(last));
-                if let Err(error) = done.or_else(|_| self.context.finish()) {
-                    log::error!("an image was destroyed early: {:?}", error.code());
-                }
+                drop_when_finished(&self.context, Arc::clone(image), "an image");
             }
             Storage::Image(_) => {}
         }
