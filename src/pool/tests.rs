@@ -488,6 +488,46 @@ fn lanes_that_do_nothing_are_forgotten() {
     assert_eq!(counters.served(), counters.releases);
 }
 
+/// A request above 1 MiB joins what its own stream cached, however much the pool holds: the larger hole is left for a
+/// larger request.
+#[test]
+fn cached_neighbours_serve_before_a_larger_hole() {
+    const MIB: u64 = 1 << 20;
+    let config = Config {
+        chunk_bytes: 0,
+        ..Config::default()
+    };
+    let pool = Pool::new(FakeProvider::new(MIB), config);
+    let mut lane = Lane::new();
+    lane.advance();
+    let cache = StreamCache::new(lane.clock(), &Arc::default());
+    let ask = |bytes| {
+        let request = Request {
+            bytes,
+            align: 0,
+            order: Order::Lane(&lane),
+            may_wait: false,
+            decision: None,
+        };
+        let hit = cache.alloc(pool.key(), bytes);
+        hit.unwrap_or_else(|| pool.acquire_on(&cache, &request).expect("it grows").block())
+    };
+    let free = |block: Block| assert_eq!(cache.free(block.addr, lane.epoch()), Some(block));
+    // One slab for what is small; another makes the pool large.
+    free(ask(64 * MIB));
+    let large = ask(4096 * MIB);
+    let pair = [ask(4 * MIB), ask(4 * MIB)];
+    let guard = ask(4 * MIB);
+    let hole = pair[0].addr.min(pair[1].addr);
+    pair.into_iter().for_each(free);
+    assert_eq!(ask(8 * MIB).addr, hole);
+    // 64 MiB less these three.
+    ask(52 * MIB);
+    assert_eq!(pool.figures().reserved, (64 + 4096) * MIB);
+    free(guard);
+    free(large);
+}
+
 /// The free that ends an iteration of two lanes makes no plan: a program that does not repeat itself would pay
 /// for it. The next wait of the host makes it.
 #[test]
