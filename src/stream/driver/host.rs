@@ -140,3 +140,62 @@ pub unsafe fn release(addr: usize, bytes: usize) {
         unsafe { dealloc(ptr::with_exposed_provenance_mut(addr), layout) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::*;
+
+    #[test]
+    fn rows_are_counted_through_all_slices() {
+        let from: Vec<u8> = (0..64).collect();
+        let mut to = vec![0xffu8; 64];
+        let pitched = |addr| Pitched {
+            addr,
+            row_pitch: 8,
+            slice_pitch: 32,
+        };
+        let dst = pitched(to.as_mut_ptr().expose_provenance());
+        let src = pitched(from.as_ptr().expose_provenance() + 1);
+        // The last row of the first slice, and the first of the second.
+        copy_rows(dst, src, [2, 3, 2], 2..4);
+        fill_rows(dst, &[7], [1, 3, 2], 5..6);
+        let mut expected = vec![0xffu8; 64];
+        expected[16..18].copy_from_slice(&[17, 18]);
+        expected[32..34].copy_from_slice(&[33, 34]);
+        expected[48] = 7;
+        assert_eq!(to, expected);
+        // A region without rows has no row to address.
+        copy_rows(dst, src, [2, 0, 2], all_rows([2, 0, 2]));
+        assert_eq!(to, expected);
+    }
+
+    #[test]
+    fn slabs_are_aligned_and_zeroed_and_end() -> Result<()> {
+        let bytes = 3 * SLAB_ALIGN;
+        // The second slab most likely gets the memory of the first one.
+        for (zeroed, expected) in [(false, None), (true, Some(0))] {
+            let slab = acquire(Kind::Shared, bytes, zeroed)?;
+            assert!(slab.is_multiple_of(SLAB_ALIGN));
+            let content = ptr::with_exposed_provenance_mut::<u8>(slab);
+            for at in 0..bytes {
+                // SAFETY: the slab has so many bytes; they are read only where they were zeroed.
+                let found = expected.map(|_| unsafe { content.add(at).read() });
+                assert_eq!(found, expected);
+            }
+            fill(slab, &[1], bytes);
+            // SAFETY: the slab is `acquire`'s, and no longer used.
+            unsafe { release(slab, bytes) };
+        }
+        for (kind, code) in [
+            (Kind::Host, UR_RESULT_ERROR_OUT_OF_HOST_MEMORY),
+            (Kind::Device, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+            (Kind::Shared, UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY),
+        ] {
+            for bytes in [0, 1 << 62, usize::MAX] {
+                assert_eq!(acquire(kind, bytes, false), Err(Error::new(code)));
+            }
+        }
+        Ok(())
+    }
+}
