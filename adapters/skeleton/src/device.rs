@@ -2,8 +2,8 @@
 //! `context_create` if there is one: it becomes `Driver::ContextData`.
 //!
 //! Lists of `ur::stream::device_info` answer most properties. The copy drops the lists that do not hold for its device,
-//! first `host_device_info!`, and writes arms instead. The match has no wildcard, so that the compiler names each
-//! property that is left out.
+//! first `host_device_info!`, and writes arms instead. The match has no wildcard, so that a property left out
+//! is a compile error.
 
 use std::sync::Arc;
 
