@@ -216,10 +216,6 @@ impl Driver for Cuda {
         host_point(first(devices)?)
     }
 
-    fn signal(signal: Signal) {
-        drop(signal);
-    }
-
     fn fail(signal: Signal) {
         signal.fail();
     }

@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::answers::list_devices;
+use ur::hal::answers::{list_devices, no_compiler_option};
 use ur::hal::{self, Exported, PlatformInfo};
-use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
+use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
 use crate::Cuda;
 use crate::adapter::roots;
@@ -102,12 +102,10 @@ impl hal::Platform<Cuda> for Platform {
 
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
         match option.to_bytes() {
-            b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => {}
             // The precision was chosen when the code was compiled to PTX.
-            b"-foffload-fp32-prec-div" | b"-foffload-fp32-prec-sqrt" => {}
-            _ => return Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+            b"-foffload-fp32-prec-div" | b"-foffload-fp32-prec-sqrt" => Ok(c"".as_ptr()),
+            _ => no_compiler_option(option),
         }
-        Ok(c"".as_ptr())
     }
 
     fn device_get(

@@ -136,10 +136,6 @@ impl Driver for LevelZero {
         exec::host_point(native(devices), first(devices)?)
     }
 
-    fn signal(signal: Signal) {
-        drop(signal);
-    }
-
     fn fail(signal: Signal) {
         signal.fail();
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use ur::abi::*;
 use ur::object::{Object, Result, ensure};
 use ur::stream::{
-    CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Pitched,
-    Progress, QueueOptions, Timestamps, Work,
+    CompletionCallback, Devices, Driver, Kind, LaunchRequest, MappedPointer, Payload, Progress,
+    QueueOptions, Timestamps, Work,
 };
 use ur::timeline::Clock;
 
@@ -101,10 +101,6 @@ impl Driver for Cpu {
     fn host_point(_: &Devices<Self>) -> Result<(Marker, Signal)> {
         let thread_pool = roots().device.machine.thread_pool()?;
         Ok(Completion::host_point(&thread_pool, &Clock::new()))
-    }
-
-    fn signal(signal: Signal) {
-        drop(signal);
     }
 
     fn launch(
@@ -211,11 +207,7 @@ fn command(work: Work<Cpu>) -> Command {
         // Prefetches and advice have no effect: all memory is the host's.
         Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => Command::Nothing,
         Work::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
-        Work::CopyRect { dst, src, region } => Command::CopyRect {
-            dst: pitched(dst),
-            src: pitched(src),
-            region,
-        },
+        Work::CopyRect { dst, src, region } => Command::CopyRect { dst, src, region },
         Work::Fill {
             dst,
             pattern,
@@ -230,20 +222,12 @@ fn command(work: Work<Cpu>) -> Command {
             pattern,
             region,
         } => Command::FillRect {
-            dst: pitched(dst),
+            dst,
             pattern: pattern[..].into(),
             region,
         },
         Work::Launch(launch) => Command::Launch(launch),
         Work::Native(never) => match never {},
-    }
-}
-
-fn pitched(from: Pitched) -> exec::Pitched {
-    exec::Pitched {
-        addr: from.addr,
-        row_pitch: from.row_pitch,
-        slice_pitch: from.slice_pitch,
     }
 }
 

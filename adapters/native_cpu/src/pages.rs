@@ -83,10 +83,7 @@ pub fn unreserve(addr: usize, bytes: usize) {
 /// Names `count` new pages. Out of memory if the machine has less memory in all.
 pub fn create(kind: Kind, count: usize) -> Result<Vec<u64>> {
     static NAMES: AtomicU64 = AtomicU64::new(0);
-    let none = match kind {
-        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
-        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-    };
+    let none = kind.exhausted();
     let bytes = count.checked_mul(PAGE_BYTES).ok_or(Error::new(none))?;
     ensure(bytes as u64 <= memory_bytes(), none)?;
     let first = NAMES.fetch_add(count as u64, Ordering::Relaxed);

@@ -106,10 +106,6 @@ impl Driver for OpenCl {
         exec::host_point(&devices.state().context)
     }
 
-    fn signal(signal: Signal) {
-        drop(signal);
-    }
-
     fn fail(signal: Signal) {
         signal.fail();
     }
@@ -274,10 +270,7 @@ fn allocate(
         }
     };
     if start.is_null() || code != CL_SUCCESS {
-        let none = match kind {
-            Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
-            Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-        };
+        let none = kind.exhausted();
         let error = failure(code, "allocating memory");
         let full = matches!(
             code,

@@ -2,18 +2,14 @@
 //!
 //! The copy replaces this module with its driver's streams, and the markers with the driver's events.
 
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::stream::host::{fill, move_bytes};
-use ur::stream::{Pitched, Timestamps, Work};
 use ur::timeline::Clock;
-use ur::timeline::sync::{Condvar, Mutex, Ordering};
-
-use crate::Skeleton;
+use ur::timeline::sync::{Condvar, Mutex};
 
 /// The submitting side. Its drop ends the thread behind the commands submitted.
 pub struct Lane {
@@ -21,10 +17,8 @@ pub struct Lane {
     progress: Arc<Progress>,
 }
 
-enum Item {
-    Run(u64, Work<Skeleton>, Option<Arc<Timestamps>>),
-    Wait(Marker),
-}
+/// A command or a wait, as the thread runs it.
+type Item = Box<dyn FnOnce() + Send>;
 
 /// A clock that threads can wait for.
 struct Progress {
@@ -47,33 +41,32 @@ pub struct Signal(Marker);
 impl Lane {
     /// Starts the thread. The lane raises the clock to the epoch of each command that has ended.
     pub fn open(clock: &Arc<Clock>) -> Result<Self> {
-        let progress = Progress::new(clock);
-        let (items, received) = channel();
-        let own = Arc::clone(&progress);
+        let (items, received) = channel::<Item>();
         std::thread::Builder::new()
             .name("ur-skeleton".into())
-            .spawn(move || run(&received, &own))
+            .spawn(move || received.iter().for_each(|item| item()))
             .map_err(|_| Error::new(UR_RESULT_ERROR_OUT_OF_RESOURCES))?;
+        let progress = Progress::new(clock);
         Ok(Self { items, progress })
     }
 
     /// Adds a command; `epoch` rises from one to the next.
-    pub fn submit(
-        &self,
-        epoch: u64,
-        work: Work<Skeleton>,
-        timestamps: Option<Arc<Timestamps>>,
-    ) -> Result<()> {
-        self.push(Item::Run(epoch, work, timestamps))
+    pub fn submit(&self, epoch: u64, command: impl FnOnce() + Send + 'static) -> Result<()> {
+        let progress = Arc::clone(&self.progress);
+        self.push(move || {
+            command();
+            progress.raise(epoch);
+        })
     }
 
     /// Later submissions wait for the marker.
     pub fn wait(&self, marker: &Marker) -> Result<()> {
         // An in-order lane need not wait for its own past.
-        match Arc::ptr_eq(&marker.progress, &self.progress) || marker.is_done() {
-            true => Ok(()),
-            false => self.push(Item::Wait(marker.clone())),
+        if Arc::ptr_eq(&marker.progress, &self.progress) || marker.is_done() {
+            return Ok(());
         }
+        let marker = marker.clone();
+        self.push(move || marker.block())
     }
 
     /// A marker of all commands up to `epoch`.
@@ -84,9 +77,9 @@ impl Lane {
         }
     }
 
-    fn push(&self, item: Item) -> Result<()> {
+    fn push(&self, item: impl FnOnce() + Send + 'static) -> Result<()> {
         let lost = Error::new(UR_RESULT_ERROR_DEVICE_LOST);
-        self.items.send(item).map_err(|_| lost)
+        self.items.send(Box::new(item)).map_err(|_| lost)
     }
 }
 
@@ -133,61 +126,6 @@ impl Drop for Signal {
     fn drop(&mut self) {
         self.0.progress.raise(self.0.epoch);
     }
-}
-
-/// Runs a lane's commands until the lane is dropped.
-fn run(items: &Receiver<Item>, progress: &Progress) {
-    for item in items {
-        match item {
-            Item::Wait(marker) => marker.block(),
-            Item::Run(epoch, work, timestamps) => {
-                let start = now();
-                execute(&work);
-                if let Some(timestamps) = timestamps {
-                    timestamps.start.store(start, Ordering::Relaxed);
-                    timestamps.end.store(now(), Ordering::Relaxed);
-                }
-                progress.raise(epoch);
-            }
-        }
-    }
-}
-
-fn execute(work: &Work<Skeleton>) {
-    match *work {
-        // Hints have no effect: all memory is the host's.
-        Work::Marker | Work::Prefetch { .. } | Work::Advise { .. } => {}
-        Work::Copy { dst, src, bytes } => move_bytes(dst, src, bytes),
-        Work::CopyRect { dst, src, region } => rows(region, |row, slice| {
-            move_bytes(at(dst, row, slice), at(src, row, slice), region[0]);
-        }),
-        Work::Fill {
-            dst,
-            ref pattern,
-            bytes,
-        } => fill(dst, pattern, bytes),
-        Work::FillRect {
-            dst,
-            ref pattern,
-            region,
-        } => rows(region, |row, slice| {
-            fill(at(dst, row, slice), pattern, region[0]);
-        }),
-        Work::Launch(never) | Work::Native(never) => match never {},
-    }
-}
-
-/// Calls `each` with every row and slice of a region.
-fn rows([_, rows, slices]: [usize; 3], each: impl Fn(usize, usize)) {
-    for slice in 0..slices {
-        for row in 0..rows {
-            each(row, slice);
-        }
-    }
-}
-
-fn at(block: Pitched, row: usize, slice: usize) -> usize {
-    block.addr + row * block.row_pitch + slice * block.slice_pitch
 }
 
 /// Nanoseconds since the first call, plus one: 0 means that a command has not ended.

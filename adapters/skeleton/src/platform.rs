@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_char};
 
 use ur::abi::*;
-use ur::hal::answers::list_devices;
+use ur::hal::answers::{list_devices, no_compiler_option};
 use ur::hal::{self, Backend, PlatformInfo};
-use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
+use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
 use crate::Skeleton;
 use crate::adapter::roots;
@@ -30,12 +30,8 @@ impl hal::Platform<Skeleton> for Platform {
         }
     }
 
-    /// Without a compiler, optimisation levels translate to nothing.
     fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
-        match option.to_bytes() {
-            b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => Ok(c"".as_ptr()),
-            _ => Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
-        }
+        no_compiler_option(option)
     }
 
     fn device_get(

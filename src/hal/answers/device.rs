@@ -1,9 +1,9 @@
-//! Devices: which of them a platform lists, which binary suits one, and peer access.
+//! Devices and their platform: which of them it lists, which options it has, which binary suits one, and peer access.
 
 use crate::abi::*;
 use crate::hal::PeerInfo;
 use crate::object::{Body, Error, InfoOut, ListOut, Object, Result};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
 /// `urDeviceGet` of a platform whose devices `all` have the type `own`: the first is the default.
@@ -20,6 +20,15 @@ pub fn list_devices<T: Body>(
         _ => &[],
     });
     Ok(())
+}
+
+/// `urPlatformGetBackendOption` of a backend whose code is compiled elsewhere: optimisation levels translate to nothing.
+/// `INVALID_VALUE` for any other option.
+pub fn no_compiler_option(option: &CStr) -> Result<*const c_char> {
+    match option.to_bytes() {
+        b"" | b"-O0" | b"-O1" | b"-O2" | b"-O3" => Ok(c"".as_ptr()),
+        _ => Err(Error::new(UR_RESULT_ERROR_INVALID_VALUE)),
+    }
 }
 
 /// `urDeviceSelectBinary`: index of the first binary for this target. `INVALID_BINARY` if there is none.

@@ -127,6 +127,91 @@ list! {
         GpuSubslicesPerSlice GpuHwThreadsPerEu;
 }
 
+list! {
+    "The pattern of the device properties about kernels and the units that run them, for a backend that runs none."
+    kernelless_device_info;
+    "One of the properties of [`kernelless_device_info!`](crate::kernelless_device_info): the least that the specification allows; `UNSUPPORTED_ENUMERATION` for any other."
+    kernelless_device_info(out);
+
+    out.boolean(false) =>
+        Atomic64 BuildOnSubdevice LinkerAvailable GlobalVariableSupport DynamicLinkSupportExp;
+    out.value(3u32) => MaxWorkItemDimensions;
+    out.value(1u32) => MaxComputeUnits NumComputeUnits MaxNumSubGroups;
+    out.value([1usize; 3]) => MaxWorkItemSizes MaxWorkGroups3d;
+    out.value(1usize) => MaxWorkGroupSize MaxWorkGroups;
+    out.slice(&[1u32]) => SubGroupSizesIntel;
+    out.value(ur_device_exec_capability_flags_t(0)) => ExecutionCapabilities;
+    out.value(ur_kernel_launch_properties_flags_t(0)) => KernelLaunchCapabilities;
+    out.value(ur_device_fp_capability_flags_t(0)) => SingleFpConfig DoubleFpConfig HalfFpConfig;
+    out.value(ur_memory_order_capability_flags_t(0)) =>
+        AtomicMemoryOrderCapabilities AtomicFenceOrderCapabilities;
+    out.value(ur_memory_scope_capability_flags_t(0)) =>
+        AtomicMemoryScopeCapabilities AtomicFenceScopeCapabilities;
+    out.value(UR_DEVICE_LOCAL_MEM_TYPE_NONE) => LocalMemType;
+    out.value(UR_DEVICE_MEM_CACHE_TYPE_NONE) => GlobalMemCacheType;
+    out.value(0u32) =>
+        PreferredVectorWidthChar PreferredVectorWidthShort PreferredVectorWidthInt
+        PreferredVectorWidthLong PreferredVectorWidthLongLong PreferredVectorWidthFloat
+        PreferredVectorWidthDouble PreferredVectorWidthHalf NativeVectorWidthChar
+        NativeVectorWidthShort NativeVectorWidthInt NativeVectorWidthLong
+        NativeVectorWidthLongLong NativeVectorWidthFloat NativeVectorWidthDouble
+        NativeVectorWidthHalf MaxClockFrequency MaxConstantArgs GlobalMemCachelineSize;
+    out.value(0u64) => MaxConstantBufferSize LocalMemSize GlobalMemCacheSize;
+    out.value(0usize) => MaxParameterSize PrintfBufferSize;
+}
+
+list! {
+    "The pattern of the device properties about the host's own memory and clock, for a device that is the host, without a driver."
+    host_device_info;
+    "One of the properties of [`host_device_info!`](crate::host_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    host_device_info(out);
+
+    out.boolean(true) => Available HostUnifiedMemory EnqueueHostTaskSupportExp;
+    out.boolean(cfg!(target_endian = "little")) => EndianLittle;
+    out.value(usize::BITS) => AddressBits;
+    // The unit is a bit: a sub-buffer may begin at any byte.
+    out.value(8u32) => MemBaseAddrAlign;
+    out.value(ANY_ACCESS) =>
+        UsmHostSupport UsmDeviceSupport UsmSingleSharedSupport UsmCrossSharedSupport
+        UsmSystemSharedSupport;
+    out.value(QUEUE_FLAGS) => QueueProperties QueueOnHostProperties;
+    // Nanoseconds.
+    out.value(1usize) => ProfilingTimerResolution;
+
+    // What needs a driver, its compiler or a GPU.
+    out.boolean(false) =>
+        CompilerAvailable PreferredInteropUserSync EnqueueNativeCommandSupportExp UseNativeAssert
+        ErrorCorrectionSupport IsIntegratedGpu SubGroupIndependentForwardProgress Bfloat16
+        Bfloat16ConversionsNative ClockSubGroupSupportExp ClockWorkGroupSupportExp
+        ClockDeviceSupportExp;
+    absent() => PciAddress;
+}
+
+list! {
+    "The pattern of the device properties that only interfaces of one vendor's GPUs have, for a backend on none of these."
+    portable_device_info;
+    "One of the properties of [`portable_device_info!`](crate::portable_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    portable_device_info(out);
+
+    out.boolean(false) =>
+        CommandBufferSubgraphSupportExp AsyncBarrier MemoryExportExportableDeviceMemExp
+        IpcMemorySupportExp IpcPhysicalMemorySupportExp IpcEventSupportExp;
+    absent() => MemoryClockRate MaxMemoryBandwidth MemoryBusWidth MaxRegistersPerWorkGroup;
+}
+
+list! {
+    "The pattern of the device properties about sub-devices, for a device that has none and is none."
+    undivided_device_info;
+    "One of the properties of [`undivided_device_info!`](crate::undivided_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    undivided_device_info(out);
+
+    out.value(null_mut::<c_void>()) => ParentDevice;
+    out.slice::<ur_device_partition_t>(&[]) => SupportedPartitions;
+    out.slice::<ur_device_partition_property_t>(&[]) => PartitionType;
+    out.value(0u32) => PartitionMaxSubDevices;
+    out.value(ur_device_affinity_domain_flags_t(0)) => PartitionAffinityDomain;
+}
+
 /// Queue flags that the engine and most backends honour, or that are hints.
 pub const QUEUE_FLAGS: ur_queue_flags_t = ur_queue_flags_t(
     UR_QUEUE_FLAG_OUT_OF_ORDER_EXEC_MODE_ENABLE.0

@@ -4,8 +4,8 @@
 //! A driver runs work and provides memory. It decides nothing about order, reuse or events.
 //!
 //! Owns the trait that a backend implements, its view of a context ([`Devices`]), and tools to
-//! implement it with: `deferred` submits work later that waits for the host, `host` copies and
-//! fills. Uses `work`. Must never know an engine, a lane or a handle.
+//! implement it with: `deferred` submits work later that waits for the host, `host` copies, fills and
+//! has slabs. Uses `work`. Must never know an engine, a lane or a handle.
 
 pub(crate) mod deferred;
 mod devices;
@@ -54,6 +54,14 @@ pub enum Kind {
 impl Kind {
     /// Ordered by number.
     pub const ALL: [Self; 3] = [Self::Host, Self::Device, Self::Shared];
+
+    /// The error of an allocation that finds no memory of this kind.
+    pub const fn exhausted(self) -> ur_result_t {
+        match self {
+            Self::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
+            Self::Device | Self::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
+        }
+    }
 }
 
 /// The host address of a mapping, set when the work is made or after its submission.
@@ -295,8 +303,10 @@ pub trait Driver: Backend + Payload {
     /// A new host-signalled point: a marker that lanes can wait for, and the right to signal it.
     fn host_point(devices: &Devices<Self>) -> Result<(Self::Marker, Self::Signal)>;
 
-    /// Completes a host-signalled point.
-    fn signal(signal: Self::Signal);
+    /// Completes a host-signalled point, as the drop of its right does.
+    fn signal(signal: Self::Signal) {
+        drop(signal);
+    }
 
     /// Completes a host-signalled point as failed. Lanes that wait for it drop their later work, as
     /// far as the driver lets them.
@@ -318,7 +328,10 @@ pub trait Driver: Backend + Payload {
         device: &Object<Self::Device>,
         kernel: &Object<Self::Kernel>,
         request: &LaunchRequest<'_>,
-    ) -> Result<Self::Launch>;
+    ) -> Result<Self::Launch> {
+        let _ = (device, kernel, request);
+        Err(Error::unsupported())
+    }
 
     /// Whether [`Driver::submit_plain`] can submit the launch; records in `plain` what that needs.
     /// If not, also for a wrong launch, [`Driver::launch`] checks it in full.
@@ -502,7 +515,10 @@ pub trait Driver: Backend + Payload {
 
     /// Address and length in bytes of a buffer's memory on the device. The address is 0 where
     /// buffers have none: addresses in [`Work`] are then offsets, and `on_buffers` resolves them.
-    fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)>;
+    fn buffer(mem: &Object<Self::Mem>, device: &Object<Self::Device>) -> Result<(usize, usize)> {
+        let _ = (mem, device);
+        Err(Error::unsupported())
+    }
 
     /// Resolves work on these buffers, made from the addresses of [`Driver::buffer`]. A driver
     /// whose buffers have no addresses returns native work.

@@ -10,7 +10,7 @@ use crate::object::{Error, Result, ensure};
 use crate::pool::{Block, WaitPolicy};
 use crate::stream::settings::Settings;
 use crate::stream::usm::pool_core::PoolCore;
-use crate::stream::{Domain, Driver, Kind, NativePool};
+use crate::stream::{Domain, Driver, NativePool};
 use crate::timeline::Frontier;
 use crate::timeline::sync::Mutex;
 use std::collections::BTreeMap;
@@ -102,7 +102,7 @@ impl<'a, D: Driver> NativeRequest<'a, D> {
         ensure(size > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
         let native = core.parts()[part].native.as_ref();
         let native = native.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
-        let exhausted = exhausted(core.parts()[part].kind);
+        let exhausted = core.parts()[part].kind.exhausted();
         ensure(core.admit(size as u64), exhausted)?;
         Ok(Self {
             core,
@@ -144,13 +144,6 @@ pub(crate) fn is_out_of_memory(error: &Error) -> bool {
         UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
     ];
     out.contains(&error.code())
-}
-
-fn exhausted(kind: Kind) -> ur_result_t {
-    match kind {
-        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
-        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-    }
 }
 
 impl<D: Driver> PoolCore<D> {
@@ -213,7 +206,7 @@ impl<D: Driver> PoolCore<D> {
         // A backend's pool aligns to no less than this.
         let extra = if align <= 256 { 0 } else { align as usize };
         let bytes = size.checked_add(extra);
-        let bytes = bytes.ok_or(Error::new(exhausted(self.parts()[part].kind)))?;
+        let bytes = bytes.ok_or(Error::new(self.parts()[part].kind.exhausted()))?;
         let native = request.native;
         let base = request.serve(|| native.serve(|| native.pool.alloc_now(bytes)))? as u64;
         let addr = if extra == 0 {

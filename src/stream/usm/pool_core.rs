@@ -653,10 +653,7 @@ fn is_short(answer: &std::result::Result<Acquired, PoolError>) -> bool {
 }
 
 fn convert(error: PoolError, kind: Kind) -> Error {
-    let dry = match kind {
-        Kind::Host => UR_RESULT_ERROR_OUT_OF_HOST_MEMORY,
-        Kind::Device | Kind::Shared => UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY,
-    };
+    let dry = kind.exhausted();
     Error::new(match error {
         PoolError::Exhausted { .. } => dry,
         PoolError::Provider(ProviderError::OutOfMemory | ProviderError::OutOfHostMemory) => dry,

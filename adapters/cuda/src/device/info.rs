@@ -8,7 +8,7 @@ use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 use ur::stream::device_info::{
     ALL_ORDERS, ALL_SCOPES, IEEE_754, ORDERS_BELOW_SEQ_CST, QUEUE_FLAGS, plain_device_info,
-    shared_device_info,
+    shared_device_info, undivided_device_info,
 };
 
 use super::Device;
@@ -145,6 +145,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
+        ur::undivided_device_info!() => undivided_device_info(what, out),
         // Identity.
         Is::Type => out.value(UR_DEVICE_TYPE_GPU),
         Is::VendorId => out.value(0x10deu32),
@@ -164,13 +165,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ReferenceCount => out.value(this.api_refs()),
         Is::Available | Is::EndianLittle => out.boolean(true),
         Is::AddressBits => out.value(64u32),
-
-        // Partitions.
-        Is::ParentDevice => out.handle::<Device>(None),
-        Is::SupportedPartitions => out.slice::<ur_device_partition_t>(&[]),
-        Is::PartitionMaxSubDevices => out.value(0u32),
-        Is::PartitionAffinityDomain => out.value(ur_device_affinity_domain_flags_t(0)),
-        Is::PartitionType => out.slice::<ur_device_partition_property_t>(&[]),
 
         // Multiprocessors, work-groups and sub-groups.
         Is::MaxComputeUnits | Is::NumComputeUnits => out.value(limits.processors as u32),

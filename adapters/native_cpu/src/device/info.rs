@@ -4,8 +4,8 @@ use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result};
 use ur::stream::device_info::{
-    ALL_ORDERS, ALL_SCOPES, ANY_ACCESS, IEEE_754, QUEUE_FLAGS, bindless_device_info,
-    imageless_device_info, plain_device_info, shared_device_info,
+    ALL_ORDERS, ALL_SCOPES, IEEE_754, bindless_device_info, host_device_info,
+    imageless_device_info, plain_device_info, portable_device_info, shared_device_info,
 };
 
 use super::{Device, LAUNCH_PROPERTIES, MAX_GROUP_ITEMS, MAX_GROUPS};
@@ -22,6 +22,8 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     let lanes = |bytes: u32| cpu::facts().vector_bytes / bytes;
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
+        ur::host_device_info!() => host_device_info(what, out),
+        ur::portable_device_info!() => portable_device_info(what, out),
         ur::bindless_device_info!() => bindless_device_info(what, out),
         ur::plain_device_info!() => plain_device_info(what, out),
         ur::imageless_device_info!() => imageless_device_info(what, out),
@@ -40,9 +42,6 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::Uuid => out.value(cpu::uuid((this.workers.first, this.workers.count))),
         Is::Platform => out.handle(Some(&roots().platform)),
         Is::ReferenceCount => out.value(this.api_refs()),
-        Is::Available => out.boolean(true),
-        Is::EndianLittle => out.boolean(cfg!(target_endian = "little")),
-        Is::AddressBits => out.value(usize::BITS),
 
         // Partitions.
         Is::ParentDevice => out.handle(this.parent.as_deref()),
@@ -98,16 +97,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::GlobalMemCacheType => out.value(UR_DEVICE_MEM_CACHE_TYPE_READ_WRITE_CACHE),
         Is::GlobalMemCachelineSize => out.value(cpu::cache_line_bytes()),
         Is::GlobalMemCacheSize => out.value(cpu::cache_bytes()),
-        // The unit is a bit: a sub-buffer may begin at any byte.
-        Is::MemBaseAddrAlign => out.value(8u32),
         Is::MaxConstantArgs => out.value((PARAMETER_BYTES / size_of::<usize>()) as u32),
         Is::LocalMemType => out.value(UR_DEVICE_LOCAL_MEM_TYPE_GLOBAL),
         Is::LocalMemSize => out.value(LOCAL_BYTES as u64),
-        Is::UsmHostSupport
-        | Is::UsmDeviceSupport
-        | Is::UsmSingleSharedSupport
-        | Is::UsmCrossSharedSupport
-        | Is::UsmSystemSharedSupport => out.value(ANY_ACCESS),
         Is::AtomicMemoryOrderCapabilities | Is::AtomicFenceOrderCapabilities => {
             out.value(ALL_ORDERS)
         }
@@ -115,49 +107,17 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
             out.value(ALL_SCOPES)
         }
 
-        // Queues and time.
-        Is::QueueProperties | Is::QueueOnHostProperties => out.value(QUEUE_FLAGS),
-        Is::ProfilingTimerResolution => out.value(1usize),
-
         // Supported.
-        Is::HostUnifiedMemory
-        | Is::Atomic64
+        Is::Atomic64
         | Is::BuildOnSubdevice
         | Is::LinkerAvailable
         | Is::VirtualMemorySupport
         | Is::GlobalVariableSupport
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp
-        | Is::UsmHostAllocRegisterSupportExp
-        | Is::EnqueueHostTaskSupportExp => out.boolean(true),
+        | Is::UsmHostAllocRegisterSupportExp => out.boolean(true),
 
-        // Not supported.
-        Is::CommandBufferSubgraphSupportExp
-        | Is::MemoryExportExportableDeviceMemExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::IpcEventSupportExp
-        | Is::ErrorCorrectionSupport
-        | Is::CompilerAvailable
-        | Is::PreferredInteropUserSync
-        | Is::SubGroupIndependentForwardProgress
-        | Is::Bfloat16
-        | Is::Bfloat16ConversionsNative
-        | Is::AsyncBarrier
-        | Is::UseNativeAssert
-        | Is::EnqueueNativeCommandSupportExp
-        | Is::ClockSubGroupSupportExp
-        | Is::ClockWorkGroupSupportExp
-        | Is::ClockDeviceSupportExp
-        | Is::IsIntegratedGpu => out.boolean(false),
         // Kernels print through the C library.
         Is::PrintfBufferSize => out.value(0usize),
-
-        // Unknown to the system.
-        Is::MemoryClockRate
-        | Is::MaxMemoryBandwidth
-        | Is::MemoryBusWidth
-        | Is::PciAddress
-        | Is::MaxRegistersPerWorkGroup => Err(Error::new(UR_RESULT_ERROR_UNSUPPORTED_ENUMERATION)),
     }
 }

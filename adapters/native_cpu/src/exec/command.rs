@@ -3,24 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ur::stream::host::{fill, move_bytes};
+use ur::stream::Pitched;
+use ur::stream::host::{copy_rows, fill, fill_rows, move_bytes};
 
 use super::kernel::Launch;
 use super::scratch::Scratch;
-
-/// Address of a region's first byte, and the bytes between its rows and slices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pitched {
-    pub addr: usize,
-    pub row_pitch: usize,
-    pub slice_pitch: usize,
-}
-
-impl Pitched {
-    fn row(&self, row: usize, rows: usize) -> usize {
-        self.addr + row % rows * self.row_pitch + row / rows * self.slice_pitch
-    }
-}
 
 /// Work without conditions. The caller guarantees its addresses: readable and writable as far as
 /// the command goes, until it has completed.
@@ -134,21 +121,12 @@ impl Command {
                 let part = part(pieces, fill_block(pattern), bytes);
                 fill(dst + part.start, pattern, part.len());
             }
-            Command::CopyRect { dst, src, region } => {
-                for row in pieces {
-                    let (to, from) = (dst.row(row, region[1]), src.row(row, region[1]));
-                    move_bytes(to, from, region[0]);
-                }
-            }
+            Command::CopyRect { dst, src, region } => copy_rows(dst, src, region, pieces),
             Command::FillRect {
                 dst,
                 ref pattern,
                 region,
-            } => {
-                for row in pieces {
-                    fill(dst.row(row, region[1]), pattern, region[0]);
-                }
-            }
+            } => fill_rows(dst, pattern, region, pieces),
             Command::Launch(ref launch) => launch.run(pieces, scratch),
         }
     }

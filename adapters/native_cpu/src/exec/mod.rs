@@ -2,7 +2,7 @@
 //!
 //! Owns threads, lanes, completions, the splitting of commands over workers and the way a kernel's
 //! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`, and
-//! `ur::stream::host` to move bytes. Must never know an object of Unified Runtime, an event, a pool or
+//! `ur::stream` for pitched regions and to move bytes. Must never know an object of Unified Runtime, an event, a pool or
 //! an error code.
 //!
 //! | a lane is | which means | it leaves by |
@@ -29,7 +29,7 @@ mod thread_pool;
 mod workers;
 
 pub use clock::now;
-pub use command::{Command, Pitched};
+pub use command::Command;
 pub use completion::{Completion, Marker, Signal};
 #[cfg(test)]
 pub use kernel::State;

@@ -5,7 +5,7 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result, ensure};
-use ur::stream::device_info::{bindless_device_info, shared_device_info};
+use ur::stream::device_info::{bindless_device_info, portable_device_info, shared_device_info};
 
 use super::Device;
 use crate::cl::Version;
@@ -272,6 +272,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::bindless_device_info!() => bindless_device_info(what, out),
+        ur::portable_device_info!() => portable_device_info(what, out),
         // Identity.
         Is::Type => out.value(match this.kind {
             kind if kind & CL_DEVICE_TYPE_CPU != 0 => UR_DEVICE_TYPE_CPU,
@@ -519,22 +520,12 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::EnqueueNativeCommandSupportExp | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // Not supported.
-        Is::CommandBufferSubgraphSupportExp
-        | Is::AsyncBarrier
-        | Is::VirtualMemorySupport
-        | Is::MemoryExportExportableDeviceMemExp
+        Is::VirtualMemorySupport
         | Is::UsmHostAllocRegisterSupportExp
-        | Is::IpcMemorySupportExp
-        | Is::IpcPhysicalMemorySupportExp
-        | Is::IpcEventSupportExp
         | Is::UsmP2pSupportExp
         | Is::DynamicLinkSupportExp => out.boolean(false),
 
         // Unknown to OpenCL.
-        Is::MemoryClockRate
-        | Is::MaxMemoryBandwidth
-        | Is::MemoryBusWidth
-        | Is::GlobalMemFree
-        | Is::MaxRegistersPerWorkGroup => Err(absent()),
+        Is::GlobalMemFree => Err(absent()),
     }
 }
