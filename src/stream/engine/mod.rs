@@ -291,6 +291,7 @@ impl<D: Driver> Engine<D> {
 
     /// Blocks until the frontier has ended, failed commands included. An error if the driver cannot
     /// tell; the other points are waited for all the same.
+    #[inline]
     pub(crate) fn wait(&self, frontier: &Frontier) -> Result<()> {
         let mut result = Ok(());
         for point in frontier.points() {
@@ -300,14 +301,21 @@ impl<D: Driver> Engine<D> {
         result
     }
 
+    #[inline]
     fn wait_point(&self, point: &Point) -> Result<()> {
-        if !point.is_done()
-            && let Some(mark) = self.mark(point)?
-        {
+        if !point.is_done() {
+            self.block_until(point)?;
+        }
+        point.clock.raise_awaited(point.epoch);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn block_until(&self, point: &Point) -> Result<()> {
+        if let Some(mark) = self.mark(point)? {
             self.check()?;
             self.record_outcome(&mark, D::block(&mark.marker))?;
         }
-        point.clock.raise_awaited(point.epoch);
         Ok(())
     }
 

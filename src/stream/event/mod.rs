@@ -289,6 +289,15 @@ impl<D: Driver> Event<D> {
         self.failed.store(false, Ordering::Relaxed);
     }
 
+    /// The dependencies of a submitted command, which stay as they are. None of any other event.
+    #[inline]
+    fn submitted(&self) -> Option<&EventDependencies> {
+        match &*self.source {
+            EventSource::Command(deps, _) if self.in_capture_of_stream().is_none() => Some(deps),
+            _ => None,
+        }
+    }
+
     /// The current dependencies.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.source {
@@ -525,7 +534,8 @@ impl<D: Driver> Event<D> {
 
     /// Blocks the host until it is complete.
     pub(crate) fn wait_here(&self) -> Result<()> {
-        self.engine().check()?;
+        let engine = self.engine();
+        engine.check()?;
         ensure(
             !self.failed.load(Ordering::Relaxed),
             UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS,
@@ -534,17 +544,23 @@ impl<D: Driver> Event<D> {
         if self.awaited.load(Ordering::Acquire) {
             return Ok(());
         }
-        let deps = self.dependencies()?;
-        let waited = self.engine().wait_dependencies(&deps);
+        let Some(deps) = self.submitted() else {
+            // The event of a recorded command stands for another execution next.
+            let deps = self.dependencies()?;
+            return self.end_wait(engine.wait_dependencies(&deps));
+        };
+        self.end_wait(engine.wait_dependencies(deps))?;
+        self.awaited.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The result of a wait. The event has failed if the driver could not tell.
+    #[inline]
+    fn end_wait(&self, waited: Result<()>) -> Result<()> {
         waited.map_err(|error| match is_failure(error) || is_lost(error) {
             true => error,
             false => self.fail(),
-        })?;
-        // The event of a recorded command stands for another execution next.
-        if let EventSource::Command(..) = *self.source {
-            self.awaited.store(true, Ordering::Release);
-        }
-        Ok(())
+        })
     }
 
     /// As [`Event::wait_here`] of each, then gives back what pools hold beyond their thresholds.

@@ -205,6 +205,12 @@ fn events_are_complete_before_it<D: AnyFake>() {
     // From then on the event stands for the command in the submission.
     enqueue(&buffer, &p, &[]).unwrap();
     assert_ne!(status(&event), UR_EVENT_STATUS_COMPLETE);
+    event.wait_here().unwrap();
+    assert_eq!(
+        fixture.driver.ran(),
+        [2, 1, 0],
+        "a wait before was another's"
+    );
     let behind = enqueue(&other, &q, &[]).unwrap();
     completes(&fixture, &behind);
     assert_eq!(fixture.driver.ran(), [2, 1, 0, 1]);
