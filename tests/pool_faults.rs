@@ -15,7 +15,7 @@ fn make(provider: FakeProvider, config: Config) -> (Arc<FakeProvider>, TestPool)
             min_align: 64,
             options: Options {
                 compaction: Compaction::Always,
-                growth_share: Some(0),
+                growth_share: 0,
                 ..Options::default()
             },
             ..config

@@ -236,11 +236,10 @@ fn a_trim_keeps_at_least_the_requested_bytes() {
 }
 
 /// The growth of a pool that holds 640 pages, in pages.
-fn step(provider: FakeProvider, growth_share: Option<u64>) -> u64 {
+fn step(provider: FakeProvider, options: Options) -> u64 {
     let options = Options {
         growth_mib: 0,
-        growth_share,
-        ..Options::default()
+        ..options
     };
     let config = Config {
         chunk_bytes: 0,
@@ -254,11 +253,18 @@ fn step(provider: FakeProvider, growth_share: Option<u64>) -> u64 {
 }
 
 #[test]
-fn growth_is_smaller_where_pages_have_no_price() {
-    assert_eq!(step(FakeProvider::mixed(PAGE, LARGE), None), 640 / 32);
-    assert_eq!(step(FakeProvider::paged(PAGE), None), 640 / 40);
-    for provider in [FakeProvider::mixed(PAGE, LARGE), FakeProvider::paged(PAGE)] {
-        assert_eq!(step(provider, Some(64)), 640 / 64);
+fn growth_is_a_share_of_what_a_pool_holds() {
+    for provider in [
+        || FakeProvider::mixed(PAGE, LARGE),
+        || FakeProvider::paged(PAGE),
+    ] {
+        assert_eq!(step(provider(), Options::default()), 640 / 32);
+        for (growth_share, pages) in [(64, 640 / 64), (0, 1)] {
+            let options = Options {
+                growth_share,
+                ..Options::default()
+            };
+            assert_eq!(step(provider(), options), pages);
+        }
     }
-    assert_eq!(step(FakeProvider::paged(PAGE), Some(0)), 1);
 }

@@ -6,8 +6,7 @@
 //! Each call to the driver costs some 50 µs and each page some 20 µs (H100), whatever the size. So a pool without
 //! limits grows by at least 1/32 of what it holds, in pages of up to 1/16 of it. It grows by at least 16 MiB in one
 //! page, or by as much as it holds if that is less. With pages of 2 MiB and growth by need, the first run of a
-//! program of four streams takes three times as long (`tests/pool_model.rs`). Where pages have no price, a pool
-//! grows by at least 1/40.
+//! program of four streams takes three times as long (`tests/pool_model.rs`).
 //!
 //! Growth continues the pool's last slab where the addresses are free. Free memory at the slab's end then is
 //! part of what serves the request.
@@ -25,7 +24,6 @@
 use crate::pool::heap::Heap;
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
-use crate::pool::options::{FREE_GROWTH_SHARE, PAID_GROWTH_SHARE};
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Config, Order};
 use crate::pool::state::{Attempt, State};
@@ -151,7 +149,7 @@ pub(crate) fn growth(
     }
     let bound = config.is_bound();
     let ahead = match limits.paged && !bound {
-        true => committed.checked_div(growth_share(config, limits)),
+        true => committed.checked_div(config.options.growth_share),
         false => None,
     };
     // A small pool at most doubles.
@@ -163,15 +161,6 @@ pub(crate) fn growth(
     debug_assert!((floor..=room).contains(&bytes), "growth out of bounds");
     let page = page(config, limits, committed + bytes).min(bytes);
     Ok(Growth { page, ..of(bytes) })
-}
-
-/// The share of what a pool holds by which it grows at least; 0: by what is needed.
-fn growth_share(config: &Config, limits: Limits) -> u64 {
-    let usual = match limits.largest_page {
-        Some(_) => PAID_GROWTH_SHARE,
-        None => FREE_GROWTH_SHARE,
-    };
-    config.options.growth_share.unwrap_or(usual)
 }
 
 /// `mib` in bytes for a pool without limits where each page has its price; else 0.

@@ -56,12 +56,6 @@ pub(crate) const LONG_ITERATION_ALLOCATIONS: usize = 256;
 pub(crate) const BACKOFF_FACTOR_LOG2: u32 = 3;
 pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 
-/// The least share of what a pool holds by which it grows, as 1/N: where each page has its price (GPUs), and where
-/// pages have none (native_cpu). There growth is one cheap call, so that a smaller step holds less: 1/32 holds
-/// 1.067 times what resnet50 needs, each share from 1/36 to 1/96 at most 1.046 times.
-pub(crate) const PAID_GROWTH_SHARE: u64 = 32;
-pub(crate) const FREE_GROWTH_SHARE: u64 = 40;
-
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
@@ -83,9 +77,8 @@ pub struct Options {
     /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
-    /// in pages; 0: by what is needed; none: 32 where pages have a price, else 40. Each call to the provider has
-    /// its price.
-    pub growth_share: Option<u64>,
+    /// in pages; 0: by what is needed. Each call to the provider has its price.
+    pub growth_share: u64,
     /// `UR_POOL_PAGE_SHARE`: the largest share of what a pool holds that a page may be; 0: pages are the
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
@@ -109,7 +102,7 @@ impl Default for Options {
         Self {
             compaction: Compaction::default(),
             slack_share: 32,
-            growth_share: None,
+            growth_share: 32,
             page_share: 16,
             growth_mib: 16,
             page_mib: 16,

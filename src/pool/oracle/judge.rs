@@ -116,7 +116,7 @@ impl Engine<'_> {
         let once = self.script.setup.maps_once;
         let ready = if once { pages(&done) } else { pages(&legal) };
         // With growth ahead of need it grows by more.
-        let exact = page.is_some() && config.options.growth_share == Some(0);
+        let exact = page.is_some() && config.options.growth_share == 0;
         let always = exact && compaction == Compaction::Always;
         if always && answer.is_ok() && ask.grew > whole.saturating_sub(ready) {
             return Err("missed: it grew by more than there was no legal page for".into());

@@ -349,7 +349,7 @@ fn setup(rng: &mut Rng) -> Setup {
     ];
     let options = Options {
         compaction: other.pick(&compaction),
-        growth_share: Some(other.pick(&[0, 0, 4, 32])),
+        growth_share: other.pick(&[0, 0, 4, 32]),
         slack_share: other.pick(&[0, 4, 24]),
         ..Options::default()
     };

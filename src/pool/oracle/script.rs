@@ -109,7 +109,7 @@ impl Default for Setup {
             min_align: 64,
             options: Options {
                 compaction: Compaction::Always,
-                growth_share: Some(0),
+                growth_share: 0,
                 ..Options::default()
             },
             ..Config::default()
@@ -238,7 +238,7 @@ impl Script {
                 "threshold" => config.release_threshold = number_of(value)?,
                 "deterministic" => self.setup.deterministic = number_of(value)? != 0,
                 "blocks" => self.setup.blocks = number_of(value)? != 0,
-                "growth" => config.options.growth_share = Some(number_of(value)?),
+                "growth" => config.options.growth_share = number_of(value)?,
                 "compaction" => {
                     config.options.compaction = match *value {
                         "never" => Compaction::Never,
@@ -338,8 +338,8 @@ impl fmt::Display for Script {
         if config.release_threshold != u64::MAX {
             write!(f, " threshold {}", config.release_threshold)?;
         }
-        if let Some(share) = config.options.growth_share.filter(|share| *share > 0) {
-            write!(f, " growth {share}")?;
+        if config.options.growth_share > 0 {
+            write!(f, " growth {}", config.options.growth_share)?;
         }
         match config.options.compaction {
             Compaction::Never => f.write_str(" compaction never")?,

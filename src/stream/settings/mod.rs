@@ -66,11 +66,10 @@ fn options(env: &Env<'_>) -> Options {
         let share = env.number(name, 0..=4096, &usual.to_string());
         share.map_or(usual, |share| share as u64)
     };
-    let growth_share = env.number("UR_POOL_GROWTH_SHARE", 0..=4096, "the adapter's own");
     Options {
         compaction: env.word("UR_POOL_COMPACTION", pressure, &others),
         slack_share: share("UR_POOL_SLACK_SHARE", usual.slack_share),
-        growth_share: growth_share.map(|share| share as u64),
+        growth_share: share("UR_POOL_GROWTH_SHARE", usual.growth_share),
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
@@ -119,7 +118,7 @@ mod tests {
             trace: Some("/tmp/%p".into()),
             extent_cache: false,
             options: Options {
-                growth_share: Some(0),
+                growth_share: 0,
                 ..Options::default()
             },
         };

@@ -29,7 +29,7 @@ impl<D: AnyFake> Fixture<D> {
         // Tests count pages one by one, and many are about pages that move.
         let options = Options {
             compaction: Compaction::Always,
-            growth_share: Some(0),
+            growth_share: 0,
             ..Options::default()
         };
         Self::over(&Engine::with_options(options))
