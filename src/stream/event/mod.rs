@@ -289,7 +289,8 @@ impl<D: Driver> Event<D> {
         self.failed.store(false, Ordering::Relaxed);
     }
 
-    /// The dependencies of a submitted command, which stay as they are. None of any other event.
+    /// The dependencies of a submitted command, which stay as they are. None of any other event, and of a command that a
+    /// capture of its stream records.
     #[inline]
     fn submitted(&self) -> Option<&EventDependencies> {
         match &*self.source {
@@ -301,10 +302,10 @@ impl<D: Driver> Event<D> {
     /// The current dependencies.
     fn dependencies(&self) -> Result<Cow<'_, Dependencies>> {
         match &*self.source {
-            EventSource::Command(..) if self.in_capture_of_stream().is_some() => {
-                Err(IN_STREAM_CAPTURE)
+            EventSource::Command(..) => {
+                let deps = self.submitted().ok_or(IN_STREAM_CAPTURE)?;
+                Ok(Cow::Borrowed(deps))
             }
-            EventSource::Command(deps, _) => Ok(Cow::Borrowed(deps)),
             EventSource::Recorded(execution) => execution
                 .dependencies()
                 .map(|deps| Cow::Owned((*deps).clone())),
