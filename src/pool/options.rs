@@ -4,11 +4,6 @@
 //! them) and a row in `cargo xtask bench pool --ablation`. The cache of extents is the engine's (`stream/context`)
 //! and has its rows in `cargo xtask bench submit`: it makes copies and fills cheaper, no allocation.
 
-/// Requests up to this size, in bytes, leave their stream's cache as it is. Emptying it costs the next requests more
-/// than good placement of small blocks saves: without this, programs of small blocks that never repeat take up to
-/// three times as long on native_cpu.
-pub(crate) const SMALL_BYTES: u64 = 1 << 20;
-
 /// The largest step of sizes in bytes. A program may have blocks that grow by 64 KiB each turn, as a decoder's caches
 /// do. With larger steps their blocks grow unevenly and leave holes that fit none. The decoder of
 /// `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with these.
@@ -96,6 +91,9 @@ pub struct Options {
     /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
     /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU.
     pub looks: u64,
+    /// `UR_POOL_SMALL_KIB`: requests up to this size in KiB take back at most one block of their stream's cache; 0: each
+    /// takes back what serves it. An emptied cache slows the next requests by more than the placement of small blocks saves.
+    pub small_kib: u64,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -112,6 +110,7 @@ impl Default for Options {
             growth_mib: 16,
             page_mib: 16,
             looks: 8,
+            small_kib: 1024,
             replay: true,
             shared_replay: true,
         }

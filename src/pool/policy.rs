@@ -9,7 +9,7 @@ use crate::pool::growth::Growth;
 use crate::pool::heap::Piece;
 use crate::pool::heap::search::{self, Need};
 use crate::pool::heap::segments::Place;
-use crate::pool::options::{Compaction, SMALL_BYTES, USEFUL_SHARE};
+use crate::pool::options::{Compaction, USEFUL_SHARE};
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::release::Releasing;
 use crate::pool::request::{Acquired, Block, Order, PoolError, Request, Reuse, WaitPolicy};
@@ -165,7 +165,7 @@ impl State {
     /// of small blocks saves little.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, heap, table) = (&request.order, &mut self.heap, &mut self.table);
-        let small = need.bytes <= SMALL_BYTES;
+        let small = need.bytes <= self.config.options.small_kib << 10;
         if let Order::Lane(lane) = order {
             table.record_miss(lane);
         }

@@ -8,6 +8,7 @@ use crate::pool::heap::Heap;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
 use crate::pool::heap::segments::{Place, SegmentId, State};
+use crate::pool::options::Options;
 use crate::pool::oracle::FakeProvider;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
@@ -488,44 +489,52 @@ fn lanes_that_do_nothing_are_forgotten() {
     assert_eq!(counters.served(), counters.releases);
 }
 
-/// A request above 1 MiB joins what its own stream cached, however much the pool holds: the larger hole is left for a
-/// larger request.
-#[test]
-fn cached_neighbours_serve_before_a_larger_hole() {
-    const MIB: u64 = 1 << 20;
+/// Whether a request of two units takes the place of two neighbours of one unit that its own stream cached, though a
+/// larger hole is free, in a pool that holds much more. If so, the larger hole serves a larger request without growth.
+fn neighbours_serve(unit: u64, options: Options) -> bool {
     let config = Config {
         chunk_bytes: 0,
+        options,
         ..Config::default()
     };
-    let pool = Pool::new(FakeProvider::new(MIB), config);
+    let pool = Pool::new(FakeProvider::new(unit), config);
     let mut lane = Lane::new();
     lane.advance();
     let cache = StreamCache::new(lane.clock(), &Arc::default());
-    let ask = |bytes| {
+    let ask = |units| {
         let request = Request {
-            bytes,
+            bytes: units * unit,
             align: 0,
             order: Order::Lane(&lane),
             may_wait: false,
             decision: None,
         };
-        let hit = cache.alloc(pool.key(), bytes);
+        let hit = cache.alloc(pool.key(), request.bytes);
         hit.unwrap_or_else(|| pool.acquire_on(&cache, &request).expect("it grows").block())
     };
     let free = |block: Block| assert_eq!(cache.free(block.addr, lane.epoch()), Some(block));
-    // One slab for what is small; another makes the pool large.
-    free(ask(64 * MIB));
-    let large = ask(4096 * MIB);
-    let pair = [ask(4 * MIB), ask(4 * MIB)];
-    let guard = ask(4 * MIB);
+    free(ask(16));
+    ask(1024);
+    let pair = [ask(1), ask(1)];
+    ask(1);
     let hole = pair[0].addr.min(pair[1].addr);
     pair.into_iter().for_each(free);
-    assert_eq!(ask(8 * MIB).addr, hole);
-    // 64 MiB less these three.
-    ask(52 * MIB);
-    assert_eq!(pool.figures().reserved, (64 + 4096) * MIB);
-    free(guard);
-    free(large);
+    let serves = ask(2).addr == hole;
+    // 16 units less these three.
+    ask(13);
+    assert_eq!(pool.figures().reserved == (16 + 1024) * unit, serves);
+    serves
+}
+
+#[test]
+fn cached_neighbours_serve_before_a_larger_hole() {
+    let none_small = Options {
+        small_kib: 0,
+        ..Options::default()
+    };
+    assert!(neighbours_serve(4 << 20, Options::default()));
+    assert!(!neighbours_serve(64 << 10, Options::default()));
+    assert!(neighbours_serve(64 << 10, none_small));
 }
 
 /// The free that ends an iteration of two lanes makes no plan: a program that does not repeat itself would pay

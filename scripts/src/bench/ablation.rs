@@ -30,6 +30,7 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("compaction: always", &[("UR_POOL_COMPACTION", "always")]),
     ("compaction: never", &[("UR_POOL_COMPACTION", "never")]),
     ("growth by what is needed", &[("UR_POOL_GROWTH_SHARE", "0")]),
+    ("small requests empty caches", &[("UR_POOL_SMALL_KIB", "0")]),
 ];
 
 /// A program: its name, and the trace of each iteration.

@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
@@ -74,6 +74,7 @@ fn options(env: &Env<'_>) -> Options {
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
         looks: share("UR_POOL_LOOKS", usual.looks),
+        small_kib: share("UR_POOL_SMALL_KIB", usual.small_kib),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }
@@ -111,6 +112,7 @@ mod tests {
             ("UR_POOL_TRACE", "/tmp/%p"),
             ("UR_POOL_EXTENT_CACHE", "0"),
             ("UR_POOL_GROWTH_SHARE", "0"),
+            ("UR_POOL_SMALL_KIB", "0"),
         ]);
         let wanted = Settings {
             waits: WaitPolicy::Always,
@@ -119,6 +121,7 @@ mod tests {
             extent_cache: false,
             options: Options {
                 growth_share: 0,
+                small_kib: 0,
                 ..Options::default()
             },
         };
