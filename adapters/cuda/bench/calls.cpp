@@ -1,7 +1,7 @@
-//   c++ -O2The cost of calls over the driver's own, in one process and in turns: launches, copies, fills, pairs of
+// The cost of calls over the driver's own, in one process and in turns: launches, copies, fills, pairs of
 // allocation and free. Needs a GPU, a CUDA toolkit and a loader beside its CUDA adapter:
 //
-// |n c++ -O2 -std=c++17 -I../../../include -I$CUDA/include calls.cpp -o calls -L. -lur_loader -lcuda -ldl
+//   c++ -O2 -std=c++17 -I../../../include -I$CUDA/include calls.cpp -o calls -L. -lur_loader -lcuda -ldl
 //   UR_ADAPTERS_FORCE_LOAD=.../libur_adapter_cuda.so.0 ./calls [CALL...]
 //
 // With CALLs, only those whose names begin so. Times are host times in nanoseconds: medians of 128 samples of
