@@ -61,8 +61,8 @@ fn page_sizes_grow_with_the_reserved_bytes() {
             continue;
         }
         let page = match before.0 + step {
-            held if held >= 32 * LARGE => LARGE,
-            held if held >= 32 * 2 * PAGE => 2 * PAGE,
+            held if held >= 16 * LARGE => LARGE,
+            held if held >= 16 * 2 * PAGE => 2 * PAGE,
             _ => PAGE,
         };
         assert_eq!(mapped, step.div_ceil(page), "{before:?} {step}");

@@ -4,7 +4,7 @@
 //! be remapped: 2 MiB on native_cpu, on CUDA any multiple of that up to 128 MiB.
 //!
 //! Each call to the driver costs some 50 µs and each page some 20 µs (H100), whatever the size. So a pool without
-//! limits grows by at least 1/32 of what it holds, in pages of up to 1/32 of it. It grows by at least 16 MiB in one
+//! limits grows by at least 1/32 of what it holds, in pages of up to 1/16 of it. It grows by at least 16 MiB in one
 //! page, or by as much as it holds if that is less. With pages of 2 MiB and growth by need, the first run of a
 //! program of four streams takes three times as long (`tests/pool_model.rs`).
 //!

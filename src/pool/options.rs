@@ -106,7 +106,7 @@ impl Default for Options {
             compaction: Compaction::default(),
             slack_share: 32,
             growth_share: 32,
-            page_share: 32,
+            page_share: 16,
             growth_mib: 16,
             page_mib: 16,
             looks: 8,
