@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
-use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
+use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure, host_time};
 use ur::stream::Context;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -296,12 +296,4 @@ impl hal::Device<Cuda> for Device {
     fn wait_exp(this: &Object<Self>) -> Result<()> {
         engine()?.wait_device(this)
     }
-}
-
-/// Nanoseconds of the host's monotonic clock. Never 0.
-fn host_time() -> u64 {
-    use std::sync::LazyLock;
-    use std::time::Instant;
-    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-    START.elapsed().as_nanos() as u64 + 1
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo};
-use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Out, Result};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Out, Result, host_time};
 use ur::stream::Context;
 use ur::stream::device_info::{
     bindless_device_info, host_device_info, imageless_device_info, kernelless_device_info,
@@ -18,7 +18,6 @@ use ur::stream::device_info::{
 
 use crate::Skeleton;
 use crate::adapter::roots;
-use crate::lane;
 
 pub struct Device;
 
@@ -70,7 +69,7 @@ impl hal::Device<Skeleton> for Device {
         host: Out<'_, u64>,
     ) -> Result<()> {
         // The device's clock is the host's.
-        let now = lane::now();
+        let now = host_time();
         device.set(now);
         host.set(now);
         Ok(())

@@ -6,16 +6,15 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use ur::object::{Object, Result};
+use ur::object::{Object, Result, host_time};
 use ur::stream::{
     Devices, Driver, Hooked, Kind, Payload, Progress, QueueOptions, Timestamps, Work, host,
 };
 use ur::timeline::Clock;
-use ur::timeline::sync::Ordering;
 
 use crate::Skeleton;
 use crate::device::{Device, MEMORY_BYTES};
-use crate::lane::{self, Lane, Marker, Signal};
+use crate::lane::{Lane, Marker, Signal};
 
 impl Payload for Skeleton {
     type Launch = Infallible;
@@ -51,14 +50,13 @@ impl Driver for Skeleton {
         timestamps: Option<Arc<Timestamps>>,
     ) -> Result<Progress> {
         lane.submit(epoch, move || {
-            let start = lane::now();
+            let start = host_time();
             match work {
                 Work::Launch(never) | Work::Native(never) => match never {},
                 ref work => work.run_on_host(),
             }
             if let Some(timestamps) = timestamps {
-                timestamps.start.store(start, Ordering::Relaxed);
-                timestamps.end.store(lane::now(), Ordering::Relaxed);
+                timestamps.record(start, host_time());
             }
         })?;
         Ok(Progress::Pending)
@@ -109,6 +107,6 @@ impl Driver for Skeleton {
     }
 
     fn now(_: &Object<Device>) -> Result<u64> {
-        Ok(lane::now())
+        Ok(host_time())
     }
 }

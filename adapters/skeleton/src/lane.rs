@@ -2,9 +2,8 @@
 //!
 //! The copy replaces this module with its driver's streams, and the markers with the driver's events.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 use ur::abi::*;
 use ur::object::{Error, Result};
@@ -126,10 +125,4 @@ impl Drop for Signal {
     fn drop(&mut self) {
         self.0.progress.raise(self.0.epoch);
     }
-}
-
-/// Nanoseconds since the first call, plus one: 0 means that a command has not ended.
-pub fn now() -> u64 {
-    static START: OnceLock<Instant> = OnceLock::new();
-    START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
 }

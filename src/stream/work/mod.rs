@@ -151,6 +151,13 @@ pub struct Timestamps {
 pub type TimestampSource = Box<dyn Fn(&Timestamps) + Send + Sync>;
 
 impl Timestamps {
+    /// Stores both times of a command that has ended.
+    pub fn record(&self, start: u64, end: u64) {
+        self.start.store(start, Ordering::Relaxed);
+        // Last: a reader that finds an end finds the start, too.
+        self.end.store(end, Ordering::Release);
+    }
+
     /// Makes `source` fill in the times on demand. Set once.
     pub fn fill_from(&self, source: TimestampSource) {
         // A command is submitted once, so no source was set before.
@@ -170,8 +177,7 @@ impl Timestamps {
                 }
                 start = start.min(part.start.load(Ordering::Acquire));
             }
-            whole.start.store(start, Ordering::Relaxed);
-            whole.end.store(end, Ordering::Release);
+            whole.record(start, end);
         }));
         Arc::new(whole)
     }
@@ -185,8 +191,7 @@ impl Timestamps {
                 timestamps.end.load(Ordering::Acquire)
             };
             if let (start @ 1.., end @ 1..) = (ended(&first), ended(&second)) {
-                between.start.store(start, Ordering::Relaxed);
-                between.end.store(end.max(start), Ordering::Release);
+                between.record(start, end.max(start));
             }
         }));
         between

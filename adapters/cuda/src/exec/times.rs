@@ -125,8 +125,7 @@ pub fn fill(timestamps: &Timestamps, gpu: &Arc<Gpu>, start: Event, end: Event) {
             ))
         };
         if let Ok((start, end)) = query() {
-            timestamps.start.store(start, Ordering::Relaxed);
-            timestamps.end.store(end.max(start), Ordering::Release);
+            timestamps.record(start, end.max(start));
         }
     }));
 }

@@ -13,9 +13,7 @@ use crate::device::mask;
 pub fn fill(timestamps: &Timestamps, first: std::sync::Arc<Event>, last: std::sync::Arc<Event>) {
     timestamps.fill_from(Box::new(move |timestamps| {
         if let Ok(Some((start, end))) = read(&first, &last) {
-            use std::sync::atomic::Ordering;
-            timestamps.start.store(start, Ordering::Relaxed);
-            timestamps.end.store(end, Ordering::Release);
+            timestamps.record(start, end);
         }
     }));
 }

@@ -1,8 +1,8 @@
 //! The executor: worker threads that run commands of in-order lanes, and completions to wait for.
 //!
 //! Owns threads, lanes, completions, the splitting of commands over workers and the way a kernel's
-//! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`, and
-//! `ur::stream` for pitched regions and to move bytes. Must never know an object of Unified Runtime, an event, a pool or
+//! function is called. Uses `std`, `libc`, the identity and clock of a lane from `ur::timeline`,
+//! the host's clock, and `ur::stream` for pitched regions and to move bytes. Must never know an object of Unified Runtime, an event, a pool or
 //! an error code.
 //!
 //! | a lane is | which means | it leaves by |
@@ -16,7 +16,6 @@
 //! [`Marker::block`] blocks a thread: a worker that meets an unreached completion registers the lane
 //! with it. No lock is held while another is taken, and none while foreign code runs.
 
-mod clock;
 mod command;
 mod completion;
 mod job;
@@ -28,7 +27,6 @@ mod tests;
 mod thread_pool;
 mod workers;
 
-pub use clock::now;
 pub use command::Command;
 pub use completion::{Completion, Marker, Signal};
 #[cfg(test)]
@@ -37,6 +35,7 @@ pub use kernel::{Args, Form, Function, Launch, NdRange};
 pub use lane::Lane;
 pub use scratch::LOCAL_BYTES;
 pub use thread_pool::{Executor, ThreadPool};
+pub use ur::object::host_time as now;
 pub use workers::WorkerRange;
 
 /// Why the executor could not do as asked.

@@ -1,7 +1,9 @@
-//! The device's clock: nanoseconds of `CLOCK_MONOTONIC`, which is the host's clock too.
+//! The host's clock.
 
-/// Nanoseconds since an arbitrary point in the past.
-pub fn now() -> u64 {
+/// Nanoseconds of `CLOCK_MONOTONIC`: since an arbitrary point in the past, never 0. Devices that share the host's
+/// clock stamp commands with it.
+#[inline]
+pub fn host_time() -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
