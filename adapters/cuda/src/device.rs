@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
-use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure, host_time};
+use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
 use ur::stream::Context;
 use ur::timeline::sync::{Mutex, MutexGuard};
 
@@ -207,18 +207,6 @@ impl hal::Device<Cuda> for Device {
 
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> {
         Ok(this.raw as ur_native_handle_t)
-    }
-
-    fn get_global_timestamps(
-        this: &Object<Self>,
-        device: Out<'_, u64>,
-        host: Out<'_, u64>,
-    ) -> Result<()> {
-        if device.wanted() {
-            device.set(this.gpu()?.now()?);
-        }
-        host.set(host_time());
-        Ok(())
     }
 
     fn context_create(

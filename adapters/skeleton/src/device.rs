@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo};
-use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Out, Result, host_time};
+use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result};
 use ur::stream::Context;
 use ur::stream::device_info::{
     bindless_device_info, host_device_info, imageless_device_info, kernelless_device_info,
@@ -61,18 +61,6 @@ impl hal::Device<Skeleton> for Device {
             | Is::UsmHostAllocRegisterSupportExp
             | Is::UsmP2pSupportExp => out.boolean(false),
         }
-    }
-
-    fn get_global_timestamps(
-        _: &Object<Self>,
-        device: Out<'_, u64>,
-        host: Out<'_, u64>,
-    ) -> Result<()> {
-        // The device's clock is the host's.
-        let now = host_time();
-        device.set(now);
-        host.set(now);
-        Ok(())
     }
 
     /// A device without programs suits no binary.

@@ -1,8 +1,10 @@
-//! Devices and their platform: which of them it lists, which options it has, which binary suits one, and peer access.
+//! Devices and their platform: which of them it lists, which options it has, which binary suits one, clocks, and
+//! peer access.
 
 use crate::abi::*;
-use crate::hal::PeerInfo;
-use crate::object::{Body, Error, InfoOut, ListOut, Object, Result};
+use crate::hal::{Backend, PeerInfo};
+use crate::object::{Body, Error, InfoOut, ListOut, Object, Out, Result, host_time};
+use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
@@ -42,6 +44,22 @@ pub fn binary_for(binaries: &[ur_device_binary_t], target: &CStr) -> Result<u32>
     found
         .map(|at| at as u32)
         .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+}
+
+/// `urDeviceGetGlobalTimestamps` of a backend that reads the two clocks one after the other.
+pub fn global_timestamps<B: Backend>(
+    this: &Object<impl Body>,
+    device: Out<'_, u64>,
+    host: Out<'_, u64>,
+) -> Result<()> {
+    if device.wanted() {
+        // The trait's method does not know that its object is the backend's device.
+        let this: &dyn Any = this;
+        let wrong = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
+        device.set(B::device_time(this.downcast_ref().ok_or(wrong)?)?);
+    }
+    host.set(host_time());
+    Ok(())
 }
 
 /// `urUsmP2PPeerAccessGetInfoExp` of a device that reaches no other device's memory.

@@ -7,7 +7,7 @@ use crate::model::{Handle, Spec};
 use std::fmt::Write as _;
 
 /// Functions that backends answer alike, and the default bodies of their methods.
-const DEFAULTS: [(&str, &str); 7] = [
+const DEFAULTS: [(&str, &str); 8] = [
     (
         "urAdapterGetInfo",
         "crate::hal::answers::adapter_info::<B>(this, prop_name, out)",
@@ -25,6 +25,10 @@ const DEFAULTS: [(&str, &str); 7] = [
         "crate::hal::set_logger_level(level); Ok(())",
     ),
     ("urPlatformGetApiVersion", "Ok(UR_API_VERSION_CURRENT)"),
+    (
+        "urDeviceGetGlobalTimestamps",
+        "crate::hal::answers::global_timestamps::<B>(this, device_timestamp, host_timestamp)",
+    ),
     (
         "urUsmP2PPeerAccessGetInfoExp",
         "crate::hal::answers::no_peer_access(prop_name, out)",
@@ -67,6 +71,11 @@ pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
     /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds no driver,
     /// which is no error.
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
+    /// Nanoseconds on a device's clock. [`engine_types!`](crate::engine_types) takes it from the driver.
+    fn device_time(device: &Object<Self::Device>) -> Result<u64> {{
+        let _ = device;
+        Err(crate::object::Error::unsupported())
+    }}
 }}
 "
     )
