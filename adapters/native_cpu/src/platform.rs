@@ -1,9 +1,7 @@
 //! The one platform: this machine's processors.
 
-use std::ffi::{CStr, c_char};
-
 use ur::abi::*;
-use ur::hal::answers::{list_devices, no_compiler_option};
+use ur::hal::answers::list_devices;
 use ur::hal::{self, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
@@ -28,10 +26,6 @@ impl hal::Platform<Cpu> for Platform {
             PlatformInfo::Backend => out.value(UR_BACKEND_NATIVE_CPU),
             PlatformInfo::Adapter => out.handle(Some(&roots().adapter)),
         }
-    }
-
-    fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
-        no_compiler_option(option)
     }
 
     fn device_get(

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo};
-use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result};
+use ur::object::{Body, Handles, InfoOut, Kind, Object, Result};
 use ur::stream::Context;
 use ur::stream::device_info::{
     bindless_device_info, host_device_info, imageless_device_info, kernelless_device_info,
@@ -61,11 +61,6 @@ impl hal::Device<Skeleton> for Device {
             | Is::UsmHostAllocRegisterSupportExp
             | Is::UsmP2pSupportExp => out.boolean(false),
         }
-    }
-
-    /// A device without programs suits no binary.
-    fn select_binary(_: &Object<Self>, _: &[ur_device_binary_t]) -> Result<u32> {
-        Err(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
     }
 
     fn context_create(

@@ -1,9 +1,7 @@
 //! The one platform. The copy returns its driver's name, version and devices here.
 
-use std::ffi::{CStr, c_char};
-
 use ur::abi::*;
-use ur::hal::answers::{list_devices, no_compiler_option};
+use ur::hal::answers::list_devices;
 use ur::hal::{self, Backend, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
@@ -28,10 +26,6 @@ impl hal::Platform<Skeleton> for Platform {
             PlatformInfo::Backend => out.value(Skeleton::BACKEND),
             PlatformInfo::Adapter => out.handle(Some(&roots().adapter)),
         }
-    }
-
-    fn get_backend_option(_: &Object<Self>, option: &CStr) -> Result<*const c_char> {
-        no_compiler_option(option)
     }
 
     fn device_get(

@@ -41,9 +41,12 @@ pub fn binary_for(binaries: &[ur_device_binary_t], target: &CStr) -> Result<u32>
         !spec.is_null() && unsafe { CStr::from_ptr(spec) } == target
     };
     let found = binaries.iter().position(suits);
-    found
-        .map(|at| at as u32)
-        .ok_or(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
+    found.map_or_else(no_binary, |at| Ok(at as u32))
+}
+
+/// `urDeviceSelectBinary` of a device without programs, which no binary suits.
+pub fn no_binary() -> Result<u32> {
+    Err(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
 }
 
 /// `urDeviceGetGlobalTimestamps` of a backend that reads the two clocks one after the other.

@@ -15,7 +15,9 @@ pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
 pub use bindless::{
     ImageRole, LinearRows, check_samples, coordinates, file_descriptor, mip_levels,
 };
-pub use device::{binary_for, global_timestamps, list_devices, no_compiler_option, no_peer_access};
+pub use device::{
+    binary_for, global_timestamps, list_devices, no_binary, no_compiler_option, no_peer_access,
+};
 pub use image::{
     ImageBox, ImageEnd, ImagePitch, ImageShape, channel_bytes, channels, image_boxes, image_info,
     pixel_bytes,

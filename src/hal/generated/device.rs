@@ -13,7 +13,8 @@ pub trait Device<B: Backend>: Body {
         sub_devices: ListOut<'_, B::Device>) -> Result<()> { unsupported() }
 
     /// `urDeviceSelectBinary`. Chooses among program binaries the one that suits the device best, by their targets. None that suits gives `UR_RESULT_ERROR_INVALID_BINARY`.
-    fn select_binary(this: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> { unsupported() }
+    fn select_binary(this: &Object<Self>,
+        binaries: &[ur_device_binary_t]) -> Result<u32> { crate::hal::answers::no_binary() }
 
     /// `urDeviceGetNativeHandle`. Returns the backend's own handle of a device. It stays owned by the device and is valid as long as that is.
     fn get_native_handle(this: &Object<Self>) -> Result<ur_native_handle_t> { unsupported() }

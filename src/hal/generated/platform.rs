@@ -17,7 +17,7 @@ pub trait Platform<B: Backend>: Body {
 
     /// `urPlatformGetBackendOption`. Translates a compiler front end's option into what the platform's program build expects.
     fn get_backend_option(this: &Object<Self>,
-        frontend_option: &CStr) -> Result<*const c_char> { unsupported() }
+        frontend_option: &CStr) -> Result<*const c_char> { crate::hal::answers::no_compiler_option(frontend_option) }
 
     /// `urDeviceGet`. Lists the root devices of a platform that are of one kind, in a fixed order. Each handle written carries a reference.
     fn device_get(this: &Object<Self>, device_type: ur_device_type_t,

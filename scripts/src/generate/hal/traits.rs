@@ -7,7 +7,7 @@ use crate::model::{Handle, Spec};
 use std::fmt::Write as _;
 
 /// Functions that backends answer alike, and the default bodies of their methods.
-const DEFAULTS: [(&str, &str); 8] = [
+const DEFAULTS: [(&str, &str); 10] = [
     (
         "urAdapterGetInfo",
         "crate::hal::answers::adapter_info::<B>(this, prop_name, out)",
@@ -25,6 +25,11 @@ const DEFAULTS: [(&str, &str); 8] = [
         "crate::hal::set_logger_level(level); Ok(())",
     ),
     ("urPlatformGetApiVersion", "Ok(UR_API_VERSION_CURRENT)"),
+    (
+        "urPlatformGetBackendOption",
+        "crate::hal::answers::no_compiler_option(frontend_option)",
+    ),
+    ("urDeviceSelectBinary", "crate::hal::answers::no_binary()"),
     (
         "urDeviceGetGlobalTimestamps",
         "crate::hal::answers::global_timestamps::<B>(this, device_timestamp, host_timestamp)",
