@@ -1,15 +1,14 @@
 //! The bridge from the stream engine to lanes and memory.
 //!
-//! The copy calls its driver here. As the backend gains features, it overrides further methods of `Driver` and names
-//! functions in `Hooks`: `launch` for kernels, `buffer` for buffers, `page` and what follows it for pages.
+//! The copy calls its driver here. Slabs are the host's memory by default: a device with memory of its own overrides
+//! `acquire`, `release` and `granularity`. As the backend gains features, it overrides further methods of `Driver` and
+//! names functions in `Hooks`: `launch` for kernels, `buffer` for buffers, `page` and what follows it for pages.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use ur::object::{Object, Result, host_time};
-use ur::stream::{
-    Devices, Driver, Hooked, Kind, Payload, Progress, QueueOptions, Timestamps, Work, host,
-};
+use ur::stream::{Devices, Driver, Hooked, Payload, Progress, QueueOptions, Timestamps, Work};
 use ur::timeline::Clock;
 
 use crate::Skeleton;
@@ -81,25 +80,6 @@ impl Driver for Skeleton {
 
     fn host_point(_: &Devices<Self>) -> Result<(Marker, Signal)> {
         Ok(Marker::host_point())
-    }
-
-    fn acquire(
-        _: &Devices<Self>,
-        _: Option<&Object<Device>>,
-        kind: Kind,
-        bytes: usize,
-        zeroed: bool,
-    ) -> Result<usize> {
-        host::acquire(kind, bytes, zeroed)
-    }
-
-    fn release(_: &Devices<Self>, _: Kind, addr: usize, bytes: usize) {
-        // SAFETY: `Driver::release` gets each slab of `acquire` once, with its size.
-        unsafe { host::release(addr, bytes) };
-    }
-
-    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
-        host::SLAB_ALIGN
     }
 
     fn max_alloc(_: &Object<Device>) -> usize {

@@ -112,10 +112,10 @@ pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
 }
 
 /// Alignment and granularity of slabs, in bytes.
-pub const SLAB_ALIGN: usize = 4096;
+pub(super) const SLAB_ALIGN: usize = 4096;
 
 /// The slabs of [`Driver::acquire`], from the host's allocator. `bytes` is a multiple of [`SLAB_ALIGN`].
-pub fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
+pub(super) fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
     let none = Error::new(kind.exhausted());
     let layout = Layout::from_size_align(bytes, SLAB_ALIGN).map_err(|_| none)?;
     if bytes == 0 {
@@ -134,7 +134,7 @@ pub fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
 ///
 /// # Safety
 /// `acquire` returned the address for this size, and this is the first call for it.
-pub unsafe fn release(addr: usize, bytes: usize) {
+pub(super) unsafe fn release(addr: usize, bytes: usize) {
     if let Ok(layout) = Layout::from_size_align(bytes, SLAB_ALIGN) {
         // SAFETY: the caller promises a slab, which was allocated with this layout.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(addr), layout) };
