@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::hal::{self, Exported};
-use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, ensure};
+use ur::object::{Body, Error, Handles, Kind, ListOut, Object, Result, ensure};
 use ur::stream::{Context, Engine, EngineSlot};
 
 use crate::Cuda;
@@ -53,13 +53,10 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Another thread may have taken a new reference meanwhile.
-        if this.api_refs() == 0 {
-            this.engine.shut_down();
-            if let Some(roots) = roots() {
-                roots.platform.let_go();
-            }
-            Census::report();
+        if this.engine.adapter_released(this)
+            && let Some(roots) = roots()
+        {
+            roots.platform.let_go();
         }
     }
 }

@@ -83,14 +83,9 @@ impl Body for Adapter {
     const KIND: Kind = Kind::Adapter;
 
     fn released(this: &Object<Self>) {
-        // Another thread may have taken a new reference meanwhile.
-        if this.api_refs() == 0 {
-            this.engine.shut_down();
-            Census::report();
-            if Settings::get().leaks {
-                let leaks = Census::count().without(Kind::Adapter);
-                log::once(&format!("objects alive after the last release: {leaks}"));
-            }
+        if this.engine.adapter_released(this) && Settings::get().leaks {
+            let leaks = Census::count().without(Kind::Adapter);
+            log::once(&format!("objects alive after the last release: {leaks}"));
         }
     }
 }

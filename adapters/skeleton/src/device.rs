@@ -17,7 +17,7 @@ use ur::stream::device_info::{
 };
 
 use crate::Skeleton;
-use crate::adapter::roots;
+use crate::adapter::adapter;
 
 pub struct Device;
 
@@ -51,7 +51,7 @@ impl hal::Device<Skeleton> for Device {
             }
             Is::Profile => out.string("FULL_PROFILE"),
             Is::Extensions => out.string(""),
-            Is::Platform => out.handle(Some(&roots().platform)),
+            Is::Platform => out.handle(Some(&adapter().platform)),
             Is::ReferenceCount => out.value(this.api_refs()),
             Is::GlobalMemSize | Is::GlobalMemFree | Is::MaxMemAllocSize => {
                 out.value(MEMORY_BYTES as u64)
@@ -67,10 +67,10 @@ impl hal::Device<Skeleton> for Device {
         devices: Handles<'_, Device>,
         _: Option<&ur_context_properties_t>,
     ) -> Result<Arc<Object<Context<Skeleton>>>> {
-        Ok(Context::new(&roots().engine.get(), devices, ()))
+        Ok(Context::new(&adapter().engine.get(), devices, ()))
     }
 
     fn wait_exp(this: &Object<Self>) -> Result<()> {
-        roots().engine.get().wait_device(this)
+        adapter().engine.get().wait_device(this)
     }
 }

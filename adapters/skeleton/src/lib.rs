@@ -44,7 +44,7 @@ impl hal::Backend for Skeleton {
 
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>> {
         ur::object::log::init("skeleton");
-        Ok(Some(Arc::clone(&adapter::roots().adapter)))
+        Ok(Some(Arc::clone(adapter::adapter())))
     }
 }
 

@@ -6,7 +6,7 @@ use ur::hal::{self, Backend, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
 use crate::Skeleton;
-use crate::adapter::roots;
+use crate::adapter::adapter;
 use crate::device::Device;
 
 pub struct Platform;
@@ -24,7 +24,7 @@ impl hal::Platform<Skeleton> for Platform {
             PlatformInfo::Extensions => out.string(""),
             PlatformInfo::Profile => out.string("FULL_PROFILE"),
             PlatformInfo::Backend => out.value(Skeleton::BACKEND),
-            PlatformInfo::Adapter => out.handle(Some(&roots().adapter)),
+            PlatformInfo::Adapter => out.handle(Some(adapter())),
         }
     }
 
@@ -33,7 +33,7 @@ impl hal::Platform<Skeleton> for Platform {
         kind: ur_device_type_t,
         devices: ListOut<'_, Device>,
     ) -> Result<()> {
-        let all = std::slice::from_ref(&roots().device);
+        let all = std::slice::from_ref(&adapter().device);
         list_devices(all, UR_DEVICE_TYPE_CPU, kind, devices)
     }
 }
