@@ -4,12 +4,11 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
-use ur::hal::answers::{list_devices, no_compiler_option};
+use ur::hal::answers::{list_devices, no_compiler_option, plain_platform_info};
 use ur::hal::{self, Exported, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
 use crate::Cuda;
-use crate::adapter::roots;
 use crate::cu::Api;
 use crate::device::Device;
 use crate::exec::Pages;
@@ -93,10 +92,7 @@ impl hal::Platform<Cuda> for Platform {
             PlatformInfo::Name => out.string("NVIDIA CUDA BACKEND"),
             PlatformInfo::VendorName => out.string("NVIDIA Corporation"),
             PlatformInfo::Version => out.string(&format!("CUDA {}", this.version())),
-            PlatformInfo::Extensions => out.string(""),
-            PlatformInfo::Profile => out.string("FULL_PROFILE"),
-            PlatformInfo::Backend => out.value(UR_BACKEND_CUDA),
-            PlatformInfo::Adapter => out.handle(roots().map(|roots| &*roots.adapter)),
+            ur::plain_platform_info!() => plain_platform_info::<Cuda>(what, out),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The one platform: this machine's processors.
 
 use ur::abi::*;
-use ur::hal::answers::list_devices;
+use ur::hal::answers::{list_devices, plain_platform_info};
 use ur::hal::{self, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
@@ -21,10 +21,7 @@ impl hal::Platform<Cpu> for Platform {
             PlatformInfo::Name => out.string("SYCL_NATIVE_CPU"),
             PlatformInfo::VendorName => out.string("Unified Runtime"),
             PlatformInfo::Version => out.string(env!("CARGO_PKG_VERSION")),
-            PlatformInfo::Extensions => out.string(""),
-            PlatformInfo::Profile => out.string("FULL_PROFILE"),
-            PlatformInfo::Backend => out.value(UR_BACKEND_NATIVE_CPU),
-            PlatformInfo::Adapter => out.handle(Some(&roots().adapter)),
+            ur::plain_platform_info!() => plain_platform_info::<Cpu>(what, out),
         }
     }
 

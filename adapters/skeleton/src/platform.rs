@@ -1,8 +1,8 @@
 //! The one platform. The copy returns its driver's name, version and devices here.
 
 use ur::abi::*;
-use ur::hal::answers::list_devices;
-use ur::hal::{self, Backend, PlatformInfo};
+use ur::hal::answers::{list_devices, plain_platform_info};
+use ur::hal::{self, PlatformInfo};
 use ur::object::{Body, InfoOut, Kind, ListOut, Object, Result};
 
 use crate::Skeleton;
@@ -21,10 +21,7 @@ impl hal::Platform<Skeleton> for Platform {
             PlatformInfo::Name => out.string("Skeleton"),
             PlatformInfo::VendorName => out.string("Unified Runtime"),
             PlatformInfo::Version => out.string(env!("CARGO_PKG_VERSION")),
-            PlatformInfo::Extensions => out.string(""),
-            PlatformInfo::Profile => out.string("FULL_PROFILE"),
-            PlatformInfo::Backend => out.value(Skeleton::BACKEND),
-            PlatformInfo::Adapter => out.handle(Some(adapter())),
+            ur::plain_platform_info!() => plain_platform_info::<Skeleton>(what, out),
         }
     }
 

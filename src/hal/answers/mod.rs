@@ -9,6 +9,7 @@ mod device;
 mod image;
 mod kernel;
 mod mem;
+mod platform;
 mod program;
 
 pub use adapter::{adapter_info, last_driver_error, set_logger_and_level};
@@ -24,4 +25,5 @@ pub use image::{
 };
 pub use kernel::ExecInfo;
 pub use mem::{BufferPart, WholeBuffer, access_of, buffer_flags, mem_info, physical_mem_info};
+pub use platform::plain_platform_info;
 pub use program::{Build, ProgramPart, program_info};
