@@ -11,10 +11,7 @@ use ur::abi::*;
 use ur::hal::{self, DeviceInfo};
 use ur::object::{Body, Handles, InfoOut, Kind, Object, Result};
 use ur::stream::Context;
-use ur::stream::device_info::{
-    bindless_device_info, host_device_info, imageless_device_info, kernelless_device_info,
-    plain_device_info, portable_device_info, shared_device_info, undivided_device_info,
-};
+use ur::stream::device_info::*;
 
 use crate::Skeleton;
 use crate::adapter::adapter;
@@ -22,7 +19,7 @@ use crate::adapter::adapter;
 pub struct Device;
 
 /// Reported memory of the device, and its largest allocation, in bytes.
-pub const MEMORY_BYTES: usize = 1 << 30;
+pub const MEMORY_BYTES: u64 = 1 << 30;
 
 impl Body for Device {
     const KIND: Kind = Kind::Device;
@@ -41,6 +38,7 @@ impl hal::Device<Skeleton> for Device {
             ur::plain_device_info!() => plain_device_info(what, out),
             ur::imageless_device_info!() => imageless_device_info(what, out),
             ur::bindless_device_info!() => bindless_device_info(what, out),
+            ur::basic_memory_device_info!() => basic_memory_device_info(what, out),
             Is::Type => out.value(UR_DEVICE_TYPE_CPU),
             Is::Name => out.string("Skeleton"),
             Is::Vendor => out.string("Unified Runtime"),
@@ -53,13 +51,7 @@ impl hal::Device<Skeleton> for Device {
             Is::Extensions => out.string(""),
             Is::Platform => out.handle(Some(&adapter().platform)),
             Is::ReferenceCount => out.value(this.api_refs()),
-            Is::GlobalMemSize | Is::GlobalMemFree | Is::MaxMemAllocSize => {
-                out.value(MEMORY_BYTES as u64)
-            }
-            // Interfaces of `hal::Device` and hooks that the skeleton does not fill in.
-            Is::VirtualMemorySupport
-            | Is::UsmHostAllocRegisterSupportExp
-            | Is::UsmP2pSupportExp => out.boolean(false),
+            Is::GlobalMemSize | Is::GlobalMemFree | Is::MaxMemAllocSize => out.value(MEMORY_BYTES),
         }
     }
 

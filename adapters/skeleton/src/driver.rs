@@ -83,7 +83,7 @@ impl Driver for Skeleton {
     }
 
     fn max_alloc(_: &Object<Device>) -> usize {
-        MEMORY_BYTES
+        MEMORY_BYTES as usize
     }
 
     fn now(_: &Object<Device>) -> Result<u64> {

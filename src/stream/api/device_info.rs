@@ -200,6 +200,15 @@ list! {
 }
 
 list! {
+    "The pattern of the device properties about pages, memory that the program registers, and access to other devices' memory, for a device without these."
+    basic_memory_device_info;
+    "One of the properties of [`basic_memory_device_info!`](crate::basic_memory_device_info); `UNSUPPORTED_ENUMERATION` for any other."
+    basic_memory_device_info(out);
+
+    out.boolean(false) => VirtualMemorySupport UsmHostAllocRegisterSupportExp UsmP2pSupportExp;
+}
+
+list! {
     "The pattern of the device properties about sub-devices, for a device that has none and is none."
     undivided_device_info;
     "One of the properties of [`undivided_device_info!`](crate::undivided_device_info); `UNSUPPORTED_ENUMERATION` for any other."

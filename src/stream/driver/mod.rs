@@ -5,7 +5,7 @@
 //!
 //! Owns the trait that a backend implements, its view of a context ([`Devices`]), and tools to
 //! implement it with: `deferred` submits work later that waits for the host, `host` copies, fills and
-//! has slabs, which are the trait's default. Uses `work`. Must never know an engine, a lane or a handle.
+//! has slabs. Slabs are the default of the trait. Uses `work`. Must never know an engine, a lane or a handle.
 
 pub(crate) mod deferred;
 mod devices;

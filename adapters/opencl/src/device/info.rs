@@ -5,7 +5,9 @@ use opencl_sys::*;
 use ur::abi::*;
 use ur::hal::DeviceInfo;
 use ur::object::{Error, InfoOut, Object, Result, ensure};
-use ur::stream::device_info::{bindless_device_info, portable_device_info, shared_device_info};
+use ur::stream::device_info::{
+    basic_memory_device_info, bindless_device_info, portable_device_info, shared_device_info,
+};
 
 use super::Device;
 use crate::cl::Version;
@@ -272,6 +274,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
     match what {
         ur::shared_device_info!() => shared_device_info(what, out),
         ur::bindless_device_info!() => bindless_device_info(what, out),
+        ur::basic_memory_device_info!() => basic_memory_device_info(what, out),
         ur::portable_device_info!() => portable_device_info(what, out),
         // Identity.
         Is::Type => out.value(match this.kind {
@@ -520,10 +523,7 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::EnqueueNativeCommandSupportExp | Is::EnqueueHostTaskSupportExp => out.boolean(true),
 
         // Not supported.
-        Is::VirtualMemorySupport
-        | Is::UsmHostAllocRegisterSupportExp
-        | Is::UsmP2pSupportExp
-        | Is::DynamicLinkSupportExp => out.boolean(false),
+        Is::DynamicLinkSupportExp => out.boolean(false),
 
         // Unknown to OpenCL.
         Is::GlobalMemFree => Err(absent()),
