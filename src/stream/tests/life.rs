@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::hal;
 use crate::stream::testing::*;
-use crate::stream::{Context, Kind, Queue};
+use crate::stream::{Context, EngineSlot, Kind, Queue};
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,6 +42,23 @@ fn a_queue_may_be_released_with_work_pending_when_tracked() {
 #[test]
 fn a_queue_may_be_released_with_work_pending_when_polled() {
     a_queue_may_be_released_with_work_pending::<Polled>();
+}
+
+#[test]
+fn an_engine_ends_with_the_last_reference_of_its_adapter() {
+    let slot = EngineSlot::<Tracked>::default();
+    // Any object does for the adapter.
+    let adapter = hal::new::<Tracked, _>(FakeDevice);
+    let engine = slot.get();
+    adapter.retain();
+    assert!(
+        !slot.adapter_released(&adapter),
+        "another thread took a reference"
+    );
+    assert!(Arc::ptr_eq(&engine, &slot.get()));
+    adapter.release().unwrap();
+    assert!(slot.adapter_released(&adapter));
+    assert!(!Arc::ptr_eq(&engine, &slot.get()));
 }
 
 #[test]
