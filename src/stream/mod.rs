@@ -72,7 +72,7 @@ pub use work::launch::{LaunchAttributes, LaunchRequest, PlainLaunch};
 pub use work::pattern::Pattern;
 pub use work::{Payload, Pitched, TimestampSource, Timestamps, Work};
 
-/// What the engine says for a [`Backend`](crate::hal::Backend): the types of its objects, and the device's time.
+/// The types of a [`Backend`](crate::hal::Backend) that are the engine's.
 #[macro_export]
 macro_rules! engine_types {
     () => {
@@ -84,11 +84,5 @@ macro_rules! engine_types {
         type CommandBufferCommand = $crate::stream::RecordedCommand<Self>;
         type Graph = $crate::stream::Graph<Self>;
         type ExecutableGraph = $crate::stream::ExecutableGraph<Self>;
-
-        fn device_time(
-            device: &$crate::object::Object<Self::Device>,
-        ) -> $crate::object::Result<u64> {
-            <Self as $crate::stream::Driver>::now(device)
-        }
     };
 }

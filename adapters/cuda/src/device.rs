@@ -209,6 +209,14 @@ impl hal::Device<Cuda> for Device {
         Ok(this.raw as ur_native_handle_t)
     }
 
+    fn get_global_timestamps(
+        this: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        hal::answers::global_timestamps(device, host, || this.gpu()?.now())
+    }
+
     fn context_create(
         devices: Handles<'_, Device>,
         _: Option<&ur_context_properties_t>,

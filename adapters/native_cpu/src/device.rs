@@ -12,7 +12,7 @@ use ur::stream::Context;
 
 use crate::Cpu;
 use crate::adapter::Machine;
-use crate::exec::WorkerRange;
+use crate::exec::{self, WorkerRange};
 use crate::program::Program;
 use crate::virtual_mem::AddressSpace;
 
@@ -155,6 +155,14 @@ impl hal::Device<Cpu> for Device {
 
     fn select_binary(_: &Object<Self>, binaries: &[ur_device_binary_t]) -> Result<u32> {
         hal::answers::binary_for(binaries, UR_DEVICE_BINARY_TARGET_NATIVE_CPU)
+    }
+
+    fn get_global_timestamps(
+        _: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        hal::answers::global_timestamps(device, host, || Ok(exec::now()))
     }
 
     fn context_create(

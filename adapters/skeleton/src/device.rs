@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::hal::{self, DeviceInfo};
-use ur::object::{Body, Handles, InfoOut, Kind, Object, Result};
+use ur::object::{Body, Handles, InfoOut, Kind, Object, Out, Result, host_time};
 use ur::stream::Context;
 use ur::stream::device_info::*;
 
@@ -53,6 +53,14 @@ impl hal::Device<Skeleton> for Device {
             Is::ReferenceCount => out.value(this.api_refs()),
             Is::GlobalMemSize | Is::GlobalMemFree | Is::MaxMemAllocSize => out.value(MEMORY_BYTES),
         }
+    }
+
+    fn get_global_timestamps(
+        _: &Object<Self>,
+        device: Out<'_, u64>,
+        host: Out<'_, u64>,
+    ) -> Result<()> {
+        hal::answers::global_timestamps(device, host, || Ok(host_time()))
     }
 
     fn context_create(

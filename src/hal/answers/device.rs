@@ -2,9 +2,8 @@
 //! peer access.
 
 use crate::abi::*;
-use crate::hal::{Backend, PeerInfo};
+use crate::hal::PeerInfo;
 use crate::object::{Body, Error, InfoOut, ListOut, Object, Out, Result, host_time};
-use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
@@ -49,17 +48,15 @@ pub fn no_binary() -> Result<u32> {
     Err(Error::new(UR_RESULT_ERROR_INVALID_BINARY))
 }
 
-/// `urDeviceGetGlobalTimestamps` of a backend that reads the two clocks one after the other.
-pub fn global_timestamps<B: Backend>(
-    this: &Object<impl Body>,
+/// `urDeviceGetGlobalTimestamps` of a backend that reads the two clocks one after the other. `now` is the device's
+/// time in nanoseconds.
+pub fn global_timestamps(
     device: Out<'_, u64>,
     host: Out<'_, u64>,
+    now: impl FnOnce() -> Result<u64>,
 ) -> Result<()> {
     if device.wanted() {
-        // The trait's method does not know that its object is the backend's device.
-        let this: &dyn Any = this;
-        let wrong = Error::new(UR_RESULT_ERROR_INVALID_DEVICE);
-        device.set(B::device_time(this.downcast_ref().ok_or(wrong)?)?);
+        device.set(now()?);
     }
     host.set(host_time());
     Ok(())

@@ -111,9 +111,4 @@ pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {
     /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds no driver,
     /// which is no error.
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
-    /// Nanoseconds on a device's clock. [`engine_types!`](crate::engine_types) takes it from the driver.
-    fn device_time(device: &Object<Self::Device>) -> Result<u64> {
-        let _ = device;
-        Err(crate::object::Error::unsupported())
-    }
 }

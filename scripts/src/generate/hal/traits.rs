@@ -7,7 +7,7 @@ use crate::model::{Handle, Spec};
 use std::fmt::Write as _;
 
 /// Functions that backends answer alike, and the default bodies of their methods.
-const DEFAULTS: [(&str, &str); 10] = [
+const DEFAULTS: [(&str, &str); 9] = [
     (
         "urAdapterGetInfo",
         "crate::hal::answers::adapter_info::<B>(this, prop_name, out)",
@@ -30,10 +30,6 @@ const DEFAULTS: [(&str, &str); 10] = [
         "crate::hal::answers::no_compiler_option(frontend_option)",
     ),
     ("urDeviceSelectBinary", "crate::hal::answers::no_binary()"),
-    (
-        "urDeviceGetGlobalTimestamps",
-        "crate::hal::answers::global_timestamps::<B>(this, device_timestamp, host_timestamp)",
-    ),
     (
         "urUsmP2PPeerAccessGetInfoExp",
         "crate::hal::answers::no_peer_access(prop_name, out)",
@@ -76,11 +72,6 @@ pub trait Backend: crate::hal::Exported + Sized + Send + Sync + 'static {{
     /// The adapter that `urAdapterGet` hands out, made ready; none where the backend finds no driver,
     /// which is no error.
     fn adapter() -> Result<Option<Arc<Object<Self::Adapter>>>>;
-    /// Nanoseconds on a device's clock. [`engine_types!`](crate::engine_types) takes it from the driver.
-    fn device_time(device: &Object<Self::Device>) -> Result<u64> {{
-        let _ = device;
-        Err(crate::object::Error::unsupported())
-    }}
 }}
 "
     )
