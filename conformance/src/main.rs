@@ -210,6 +210,9 @@ impl Cli {
         if chosen.is_empty() {
             return Err("no test has such a name".to_owned());
         }
+        for output in [&self.junit, &self.json].into_iter().flatten() {
+            console::files::try_write(output)?;
+        }
         let environment = match &self.adapter {
             Some(name) => vec![(
                 "UR_ADAPTERS_FORCE_LOAD".to_owned(),

@@ -8,7 +8,7 @@ mod support;
 use std::process::Command;
 
 use streams::{check, closed, full};
-use support::{clean, libraries, success};
+use support::{both, clean, libraries, success};
 
 fn conformance(arguments: &[&str]) -> Command {
     let mut command = clean(env!("CARGO_BIN_EXE_ur-conformance"));
@@ -35,6 +35,21 @@ fn texts_lists_and_runs() {
         ],
     ] {
         check(|| conformance(arguments), 0, 2);
+    }
+}
+
+#[test]
+fn outputs_are_tried_before_the_run() {
+    for option in ["--junit", "--json"] {
+        let mut command = conformance(&["--adapter", "native_cpu", "--filter", "queue::"]);
+        let output = command.args([option, "/nonexistent/x"]).output();
+        let output = output.expect("it starts");
+        assert_eq!(output.status.code(), Some(2));
+        // No line about tests comes before.
+        assert_eq!(
+            both(&output),
+            "ur-conformance: /nonexistent/x: No such file or directory (os error 2)\n"
+        );
     }
 }
 

@@ -7,9 +7,10 @@
 //! reported.
 //!
 //! Its modules have what the programs share besides: the explanation of a loader without devices,
-//! progress, man pages, completion scripts and JSON schemas.
+//! the trial of output paths, progress, man pages, completion scripts and JSON schemas.
 
 pub mod discovery;
+pub mod files;
 mod generate;
 pub mod progress;
 

@@ -185,6 +185,24 @@ fn what_cannot_be_read_is_an_error() {
 }
 
 #[test]
+fn outputs_are_tried_before_the_run() {
+    let mut command = urreplay(&[
+        "--mode",
+        "ordered",
+        "--series",
+        "/nonexistent/x",
+        "/no/such/trace",
+    ]);
+    let output = command.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(1));
+    // The trace would be the first fault of a run.
+    assert_eq!(
+        support::both(&output),
+        "urreplay: /nonexistent/x: No such file or directory (os error 2)\n"
+    );
+}
+
+#[test]
 fn a_long_run_without_a_terminal_says_that_it_lives() {
     let folder = tempfile::tempdir().expect("a folder");
     let pipe = folder.path().join("two.trace");

@@ -121,6 +121,9 @@ impl Cli {
         if self.in_process {
             return self.run_in_process();
         }
+        if let Some(series) = &self.series {
+            console::files::try_write(series)?;
+        }
         let modes = self.mode.map_or(MODES.to_vec(), |mode| vec![mode]);
         let mut outcomes = Vec::new();
         let runs = self.traces.len() * modes.len();

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use console::files::is_special;
 use summary::Summary;
 
 /// Runs a command with every Unified Runtime call traced, then prints a table of the calls.
@@ -246,11 +247,6 @@ fn prepare(output: &str) -> Result<(), String> {
     }
     let tried = tempfile::tempfile_in(folder);
     tried.map(drop).map_err(|error| fault(path, error))
-}
-
-/// Whether a path is a device or a pipe.
-fn is_special(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Whether a process has written its trace.
