@@ -126,7 +126,7 @@ fn the_selector_hides_devices_and_says_so() {
     };
     let (code, text) = select("native_cpu:gpu", &[]);
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("hides 1 devices; --all lists them"), "{text}");
+    assert!(text.contains("hides 1 device; --all lists it"), "{text}");
     assert!(text.contains("no device is selected"), "{text}");
     let (code, text) = select("native_cpu:gpu", &["--all"]);
     assert_eq!(code, Some(0), "{text}");
@@ -149,6 +149,15 @@ fn no_adapter_and_no_loader_have_exit_codes() {
     assert!(
         text.contains("/no/such/adapter.so: cannot open shared object file"),
         "the path and the linker's reason: {text}"
+    );
+
+    let mut command = urinfo(&[]);
+    command.env("UR_ADAPTERS_FORCE_LOAD", "/no/such/adapter.so");
+    command.env("ONEAPI_DEVICE_SELECTOR", "cuda:*");
+    let (_, text) = outcome(command);
+    assert!(
+        !text.contains("SELECTOR"),
+        "forced adapters are not filtered: {text}"
     );
 
     let mut command = urinfo(&["--json"]);
@@ -208,13 +217,19 @@ fn each_adapter_has_a_line_with_its_folders_and_its_reason() {
 
     let text = run(Some("cuda:*"));
     assert!(
-        text.contains("only adapters that ONEAPI_DEVICE_SELECTOR=cuda:* names are loaded; --all"),
+        text.contains(
+            "only adapters that may have a device of ONEAPI_DEVICE_SELECTOR=cuda:* are looked for; --all"
+        ),
         "{text}"
     );
     assert!(
         text.contains("urinfo: cuda, in ") && !text.contains("native_cpu"),
         "{text}"
     );
+
+    // native_cpu has no GPU.
+    let text = run(Some("native_cpu:gpu"));
+    assert!(text.ends_with("urinfo: there is none\n"), "{text}");
 }
 
 /// An adapter that answers few queries.

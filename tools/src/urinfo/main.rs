@@ -48,6 +48,7 @@ struct Cli {
 const NO_DEVICE: u8 = 1;
 const NO_LOADER: u8 = 2;
 
+const FORCED: &str = "UR_ADAPTERS_FORCE_LOAD";
 const LOADERS: [&str; 2] = ["libur_loader.so.0", "libur_loader.so"];
 
 fn main() -> ExitCode {
@@ -113,8 +114,12 @@ fn explain(inventory: &Inventory, reasons: impl FnOnce() -> Vec<String>) -> Exit
     }
     let hidden: usize = inventory.platforms().map(|platform| platform.hidden).sum();
     if let (Some(selector), true) = (&inventory.selector, hidden > 0) {
+        let (devices, them) = match hidden {
+            1 => ("device", "it"),
+            _ => ("devices", "them"),
+        };
         console::errln!(
-            "urinfo: ONEAPI_DEVICE_SELECTOR={selector} hides {hidden} devices; --all lists them"
+            "urinfo: ONEAPI_DEVICE_SELECTOR={selector} hides {hidden} {devices}; --all lists {them}"
         );
     }
     if inventory.devices().next().is_some() {
@@ -129,13 +134,20 @@ fn explain(inventory: &Inventory, reasons: impl FnOnce() -> Vec<String>) -> Exit
         true => console::errln!("urinfo: no adapter was found"),
         false => console::errln!("urinfo: no device was found"),
     }
-    if let (Some(selector), true) = (&inventory.selector, no_adapter) {
+    // Adapters that are loaded by path are not filtered.
+    let filtered = no_adapter && std::env::var_os(FORCED).is_none();
+    let selector = inventory.selector.as_ref().filter(|_| filtered);
+    if let Some(selector) = selector {
         console::errln!(
-            "urinfo: only adapters that ONEAPI_DEVICE_SELECTOR={selector} names are loaded; --all \
-             loads every one"
+            "urinfo: only adapters that may have a device of ONEAPI_DEVICE_SELECTOR={selector} are \
+             looked for; --all looks for every one"
         );
     }
-    for reason in reasons() {
+    let reasons = reasons();
+    if selector.is_some() && reasons.is_empty() {
+        console::errln!("urinfo: there is none");
+    }
+    for reason in reasons {
         console::errln!("urinfo: {reason}");
     }
     ExitCode::from(NO_DEVICE)
