@@ -101,7 +101,8 @@ impl Library {
                 name,
             }),
             Err(error) => {
-                let tried = vec![(name, reason(&error))];
+                let reason = reason(&error, &name);
+                let tried = vec![(name, reason)];
                 Err(LoadError::Library { tried })
             }
         }
@@ -164,9 +165,13 @@ pub fn folders_near_program() -> Vec<PathBuf> {
     [vec![folder.to_owned(), lib], architectures].concat()
 }
 
-fn reason(error: &libloading::Error) -> String {
+/// The linker's reason, without the name of the library at its start.
+fn reason(error: &libloading::Error, name: &str) -> String {
     let inner = std::error::Error::source(error);
-    inner.map_or_else(|| error.to_string(), ToString::to_string)
+    let text = inner.map_or_else(|| error.to_string(), ToString::to_string);
+    let rest = text.strip_prefix(name);
+    let rest = rest.and_then(|rest| rest.strip_prefix(": "));
+    rest.map_or_else(|| text.clone(), str::to_owned)
 }
 
 /// An address as a function pointer; `None` if it is null.
