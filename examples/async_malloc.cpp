@@ -8,6 +8,9 @@
 // Prints
 //   device: ...
 //   the same memory 10 times, and the data is right
+
+// There is no kernel to compile for a device, so any C++ compiler will do.
+#define SYCL_DISABLE_FSYCL_SYCLHPP_WARNING
 #include <sycl/sycl.hpp>
 
 #include <sycl/ext/oneapi/experimental/async_alloc/async_alloc.hpp>
