@@ -87,8 +87,12 @@ impl Fixture {
             }
         }
         let count: usize = seen.iter().map(|devices| devices.len()).sum();
+        let offered = match count {
+            0 => "no device".to_owned(),
+            count => format!("devices 0 to {}", count - 1),
+        };
         Err(Stop::failed(format!(
-            "no device {}: the loader offers {count}",
+            "there is no device {}: the loader offers {offered}",
             target.device,
         )))
     }
