@@ -21,7 +21,7 @@ pub use ranges::Ranges;
 pub use shims::ddi;
 
 use crate::abi::*;
-use crate::object::{Body, Object, Result, ensure};
+use crate::object::{Body, Census, Object, Result, ensure};
 use std::convert::Infallible;
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -67,6 +67,7 @@ pub unsafe fn adapter_get<B: Backend>(
     {
         // SAFETY: not null, and the caller guarantees room for at least one handle.
         unsafe { list.write(adapter.into_handle().cast()) };
+        Census::expect_report();
     }
     if !total.is_null() {
         // SAFETY: not null, and the caller guarantees that it is writable.

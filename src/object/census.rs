@@ -99,6 +99,21 @@ fn first_slot() -> &'static ThreadSlot {
     slot
 }
 
+/// Whether a program has had the adapter since the last report.
+static IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// Runs at the process's end behind the functions of `atexit`, in which runtimes release what they have.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_END: extern "C" fn() = at_end;
+
+extern "C" fn at_end() {
+    if IN_USE.load(Ordering::Relaxed) {
+        let alive = Census::count().without(Kind::Adapter);
+        log::info!("objects alive at the end, where the adapter was not released: {alive}");
+    }
+}
+
 /// Numbers of live objects by kind, without immortal ones. Displays as `2 Event, 1 Queue`, or as
 /// `none`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,9 +139,16 @@ impl Census {
         self
     }
 
+    /// Says that a program has the adapter. Without a [`Census::report`] the live objects are logged at the end of
+    /// the process.
+    pub fn expect_report() {
+        IN_USE.store(true, Ordering::Relaxed);
+    }
+
     /// Logs the live objects, for an adapter whose last reference was released. All of them but the
     /// adapter have leaked.
     pub fn report() {
+        IN_USE.store(false, Ordering::Relaxed);
         let alive = Self::count().without(Kind::Adapter);
         match alive.0.iter().all(|count| *count == 0) {
             true => log::debug!("objects alive after the last release: none"),
