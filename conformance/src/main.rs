@@ -213,6 +213,8 @@ impl Cli {
         for output in [&self.junit, &self.json].into_iter().flatten() {
             console::files::try_write(output)?;
         }
+        let other_runs = self.with.iter().map(|path| Coverage::read(path));
+        let other_runs = other_runs.collect::<Result<_, _>>()?;
         let environment = match &self.adapter {
             Some(name) => vec![(
                 "UR_ADAPTERS_FORCE_LOAD".to_owned(),
@@ -241,7 +243,7 @@ impl Cli {
         } else {
             self.run_apart(&mut plan)?
         };
-        self.conclude(&run)
+        self.conclude(&run, other_runs)
     }
 
     /// Is the second process of a test.
@@ -440,7 +442,7 @@ impl Cli {
         }
     }
 
-    fn conclude(&self, run: &Run) -> Result<ExitCode, String> {
+    fn conclude(&self, run: &Run, other_runs: Vec<(String, Coverage)>) -> Result<ExitCode, String> {
         if let Some(path) = &self.junit {
             run.write_junit(path)?;
         }
@@ -448,7 +450,7 @@ impl Cli {
             run.write_json(path)?;
         }
         let reached = if self.coverage {
-            Coverage::report(run, &self.with, self.goal)?
+            Coverage::report(run, other_runs, self.goal)
         } else {
             true
         };

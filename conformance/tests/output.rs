@@ -54,6 +54,20 @@ fn outputs_are_tried_before_the_run() {
 }
 
 #[test]
+fn earlier_runs_are_read_before_the_run() {
+    let mut command = conformance(&["--adapter", "native_cpu", "--filter", "queue::"]);
+    let output = command
+        .args(["--coverage", "--with", "/nonexistent/x"])
+        .output();
+    let output = output.expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        both(&output),
+        "ur-conformance: /nonexistent/x: No such file or directory (os error 2)\n"
+    );
+}
+
+#[test]
 fn man_page_and_completions() {
     for (target, part) in [
         ("man", ".TH ur-conformance 1"),
