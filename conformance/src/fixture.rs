@@ -89,6 +89,7 @@ impl Fixture {
         let count: usize = seen.iter().map(|devices| devices.len()).sum();
         let offered = match count {
             0 => "no device".to_owned(),
+            1 => "device 0 alone".to_owned(),
             count => format!("devices 0 to {}", count - 1),
         };
         Err(Stop::failed(format!(

@@ -204,7 +204,7 @@ fn nothing_to_run_on_is_distinguished() {
     );
     cannot_run(
         conformance().args(["--adapter", "native_cpu", "--device", "99"]),
-        "there is no device 99: the loader offers devices 0 to 0 (",
+        "there is no device 99: the loader offers device 0 alone (",
     );
     cannot_run(
         conformance().env("UR_ADAPTERS_FORCE_LOAD", "/no/such/adapter.so"),
