@@ -83,6 +83,11 @@ impl Array {
         self.raw
     }
 
+    /// Whether foreign code destroys the array.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.owner, Owner::User)
+    }
+
     /// The array, which is the caller's from now on.
     pub fn into_raw(mut self) -> CUarray {
         self.owner = Owner::User;

@@ -81,6 +81,12 @@ impl Image {
         })
     }
 
+    /// Whether the image's array is the caller's to destroy.
+    pub fn is_over_foreign_array(&self) -> bool {
+        let only = self.arrays.only();
+        only.is_some_and(|placed| placed.array().is_foreign())
+    }
+
     /// What a kernel takes on the image's only device, if it may.
     fn surface(&self) -> Option<usize> {
         let only = self.arrays.only().filter(|_| self.is_for_kernels)?;

@@ -1,6 +1,6 @@
 //! Images and samplers.
 
-use std::ffi::{CStr, c_void};
+use std::ffi::{CStr, c_uint, c_void};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::AtomicU32;
 
@@ -143,6 +143,15 @@ impl Setup {
         self.release();
         driver.check_end("the end");
     }
+}
+
+/// An array of the first device's that is no image's.
+fn array(what: &ur_image_desc_t, format: &ur_image_format_t, flags: c_uint) -> Array {
+    let gpu = roots().expect("an adapter").platform.devices()[0].gpu();
+    let gpu = gpu.expect("a device");
+    let (shape, texel) = (Shape::of(what), Texel::of(format));
+    let (shape, texel) = (shape.expect("a shape"), texel.expect("a format"));
+    Array::create(&gpu, &shape, texel, flags).expect("an array")
 }
 
 /// Copies a box between an image and bytes in memory, and waits.
@@ -373,11 +382,7 @@ fn an_array_may_be_given_away() {
             (Surface::ARRAY_FLAGS, OK),
             (0, UR_RESULT_ERROR_INVALID_OPERATION),
         ] {
-            let gpu = roots().expect("an adapter").platform.devices()[0].gpu();
-            let gpu = gpu.expect("a device");
-            let (shape, texel) = (Shape::of(&what), Texel::of(&WIDE));
-            let (shape, texel) = (shape.expect("a shape"), texel.expect("a format"));
-            let array = Array::create(&gpu, &shape, texel, flags).expect("an array");
+            let array = array(&what, &WIDE, flags);
             let (raw, mut image) = (array.into_raw().expose_provenance(), null_mut());
             let owned = ur_mem_native_properties_t {
                 isNativeHandleOwned: 1,
@@ -799,6 +804,43 @@ fn arrays_of_the_caller_become_images() {
         let none = adopt(0, &NARROW, UR_MEM_TYPE_IMAGE3D);
         assert_eq!(none.0, UR_RESULT_ERROR_INVALID_VALUE);
         release(own);
+        setup.end(&driver);
+    });
+}
+
+/// Nothing that the image made over its caller's array is left once the image is released.
+#[test]
+fn callers_destroy_arrays_after_their_images() {
+    let name = "tests::images::callers_destroy_arrays_after_their_images";
+    alone_with(name, &ON, || {
+        let driver = FakeDriver::open();
+        let setup = Setup::new(1).expect("a context");
+        let what = desc(UR_MEM_TYPE_IMAGE3D);
+        let size = extent(UR_MEM_TYPE_IMAGE3D);
+        let mut bytes: Vec<u8> = (0..count(size) as u8).collect();
+        for _ in 0..50 {
+            let array = array(&what, &NARROW, Surface::ARRAY_FLAGS);
+            let (native, mut image) = (array.raw().expose_provenance(), null_mut());
+            ok(ur!(Mem.pfnImageCreateWithNativeHandle(
+                native,
+                setup.context,
+                &NARROW,
+                &what,
+                null(),
+                &mut image
+            )));
+            let part = ([0; 3], size);
+            ok(transfer(
+                setup.queues[0],
+                image,
+                part,
+                (0, 0),
+                &mut bytes,
+                true,
+            ));
+            release(image);
+            drop(array);
+        }
         setup.end(&driver);
     });
 }
