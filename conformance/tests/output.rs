@@ -39,10 +39,10 @@ fn texts_lists_and_runs() {
 }
 
 #[test]
-fn outputs_are_tried_before_the_run() {
-    for option in ["--junit", "--json"] {
+fn files_are_tried_before_the_run() {
+    for options in [&["--junit"][..], &["--json"], &["--coverage", "--with"]] {
         let mut command = conformance(&["--adapter", "native_cpu", "--filter", "queue::"]);
-        let output = command.args([option, "/nonexistent/x"]).output();
+        let output = command.args(options).arg("/nonexistent/x").output();
         let output = output.expect("it starts");
         assert_eq!(output.status.code(), Some(2));
         // No line about tests comes before.
@@ -51,20 +51,6 @@ fn outputs_are_tried_before_the_run() {
             "ur-conformance: /nonexistent/x: No such file or directory (os error 2)\n"
         );
     }
-}
-
-#[test]
-fn earlier_runs_are_read_before_the_run() {
-    let mut command = conformance(&["--adapter", "native_cpu", "--filter", "queue::"]);
-    let output = command
-        .args(["--coverage", "--with", "/nonexistent/x"])
-        .output();
-    let output = output.expect("it starts");
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(
-        both(&output),
-        "ur-conformance: /nonexistent/x: No such file or directory (os error 2)\n"
-    );
 }
 
 #[test]
