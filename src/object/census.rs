@@ -109,6 +109,8 @@ static AT_END: extern "C" fn() = at_end;
 
 extern "C" fn at_end() {
     if IN_USE.load(Ordering::Relaxed) {
+        // What a callback uses may be gone.
+        super::log::set_callback_level(log::LevelFilter::Off);
         let alive = Census::count().without(Kind::Adapter);
         log::info!("objects alive at the end, where the adapter was not released: {alive}");
     }

@@ -219,6 +219,11 @@ unsafe extern "C" fn hear(_: ur_logger_level_t, text: *const c_char, _: *mut c_v
     heard.push(text.to_string_lossy().into_owned());
 }
 
+/// A callback whose data is gone.
+unsafe extern "C" fn gone(_: ur_logger_level_t, _: *const c_char, _: *mut c_void) {
+    std::process::abort();
+}
+
 #[test]
 fn what_is_alive_is_said_of_an_adapter_that_is_not_released() {
     const TEST: &str = "environment::what_is_alive_is_said_of_an_adapter_that_is_not_released";
@@ -227,6 +232,11 @@ fn what_is_alive_is_said_of_an_adapter_that_is_not_released() {
     if is_child(TEST) {
         let fixture = Fixture::new();
         fixture.queue(IN_ORDER);
+        let (adapter, level) = (fixture.adapter, UR_LOGGER_LEVEL_INFO);
+        ok!(
+            fixture,
+            Adapter.pfnSetLoggerCallback(adapter, Some(gone), null_mut(), level)
+        );
         std::mem::forget(fixture);
         return;
     }
