@@ -111,6 +111,10 @@ impl Driver for Cpu {
         kernel.launch(device, request).map(Arc::new)
     }
 
+    fn granularity(_: Option<&Object<Device>>, _: Kind) -> usize {
+        PAGE_BYTES
+    }
+
     fn page(_: Option<&Object<Device>>, _: Kind) -> Option<usize> {
         Some(PAGE_BYTES)
     }

@@ -1,7 +1,7 @@
 //! The bridge from the stream engine to lanes and memory.
 //!
-//! The copy calls its driver here. Slabs are the host's memory by default: a device with memory of its own overrides
-//! `acquire`, `release` and `granularity`. As the backend gains features, it overrides further methods of `Driver` and
+//! The copy calls its driver here. For a device with memory of its own it writes `acquire`, `release` and `granularity`
+//! in place of `host_slabs!`. As the backend gains features, it overrides further methods of `Driver` and
 //! names functions in `Hooks`: `launch` for kernels, `buffer` for buffers, `page` and what follows it for pages.
 
 use std::convert::Infallible;
@@ -32,6 +32,8 @@ impl Driver for Skeleton {
     const TRACKS: bool = true;
     /// All contexts share the host's memory.
     const SPANS: bool = true;
+
+    ur::host_slabs!();
 
     fn lane(
         _: &Devices<Self>,

@@ -111,11 +111,45 @@ pub fn fill(dst: usize, pattern: &[u8], bytes: usize) {
     }
 }
 
+/// The methods of [`Driver`] about slabs, for a device that shares the host's memory. They come together, since the one
+/// frees what the other has allocated.
+#[macro_export]
+macro_rules! host_slabs {
+    () => {
+        fn acquire(
+            _: &$crate::stream::Devices<Self>,
+            _: Option<&$crate::object::Object<Self::Device>>,
+            kind: $crate::stream::Kind,
+            bytes: usize,
+            zeroed: bool,
+        ) -> $crate::object::Result<usize> {
+            $crate::stream::host::acquire(kind, bytes, zeroed)
+        }
+
+        fn release(
+            _: &$crate::stream::Devices<Self>,
+            _: $crate::stream::Kind,
+            addr: usize,
+            bytes: usize,
+        ) {
+            // SAFETY: the method gets each slab of `acquire` once, with its size.
+            unsafe { $crate::stream::host::release(addr, bytes) };
+        }
+
+        fn granularity(
+            _: Option<&$crate::object::Object<Self::Device>>,
+            _: $crate::stream::Kind,
+        ) -> usize {
+            $crate::stream::host::SLAB_ALIGN
+        }
+    };
+}
+
 /// Alignment and granularity of slabs, in bytes.
-pub(super) const SLAB_ALIGN: usize = 4096;
+pub const SLAB_ALIGN: usize = 4096;
 
 /// The slabs of [`Driver::acquire`], from the host's allocator. `bytes` is a multiple of [`SLAB_ALIGN`].
-pub(super) fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
+pub fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
     let none = Error::new(kind.exhausted());
     let layout = Layout::from_size_align(bytes, SLAB_ALIGN).map_err(|_| none)?;
     if bytes == 0 {
@@ -134,7 +168,7 @@ pub(super) fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
 ///
 /// # Safety
 /// `acquire` returned the address for this size, and this is the first call for it.
-pub(super) unsafe fn release(addr: usize, bytes: usize) {
+pub unsafe fn release(addr: usize, bytes: usize) {
     if let Ok(layout) = Layout::from_size_align(bytes, SLAB_ALIGN) {
         // SAFETY: the caller promises a slab, which was allocated with this layout.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(addr), layout) };

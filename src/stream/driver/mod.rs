@@ -5,7 +5,7 @@
 //!
 //! Owns the trait that a backend implements, its view of a context ([`Devices`]), and tools to
 //! implement it with: `deferred` submits work later that waits for the host, `host` copies, fills and
-//! has slabs. Slabs are the default of the trait. Uses `work`. Must never know an engine, a lane or a handle.
+//! has slabs. Uses `work`. Must never know an engine, a lane or a handle.
 
 pub(crate) mod deferred;
 mod devices;
@@ -365,10 +365,7 @@ pub trait Driver: Backend + Payload {
     }
 
     /// Allocates memory from the system, zeroed if `zeroed`. Returns its address. `device` is none
-    /// for host memory. Not called for memory with pages.
-    ///
-    /// By default it is the host's memory, for a device that shares it. A driver with other memory
-    /// overrides [`Driver::release`] too.
+    /// for host memory. Not called for memory with pages. [`host_slabs!`](crate::host_slabs) takes the host's memory.
     fn acquire(
         devices: &Devices<Self>,
         device: Option<&Object<Self::Device>>,
@@ -376,22 +373,17 @@ pub trait Driver: Backend + Payload {
         bytes: usize,
         zeroed: bool,
     ) -> Result<usize> {
-        let _ = (devices, device);
-        host::acquire(kind, bytes, zeroed)
+        let _ = (devices, device, kind, bytes, zeroed);
+        Err(Error::unsupported())
     }
 
     /// Frees a slab, once and with its size. All use of it has been observed complete.
     fn release(devices: &Devices<Self>, kind: Kind, addr: usize, bytes: usize) {
-        let _ = (devices, kind);
-        // SAFETY: a driver that keeps this body keeps that of `acquire`, which made the slab. The engine
-        // frees a slab once.
-        unsafe { host::release(addr, bytes) };
+        let _ = (devices, kind, addr, bytes);
     }
 
     /// Allocation granularity in bytes: slabs are multiples of it.
-    fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize {
-        Self::page(device, kind).unwrap_or(host::SLAB_ALIGN)
-    }
+    fn granularity(device: Option<&Object<Self::Device>>, kind: Kind) -> usize;
 
     /// The size in bytes, a power of two, of pages that can be mapped at any address. None if
     /// memory of this kind has no pages: slabs then come from [`Driver::acquire`]. With pages, the
