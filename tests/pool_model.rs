@@ -255,7 +255,14 @@ fn decoder() -> Vec<Op> {
 /// Sizes are rounded in small steps: blocks that grow evenly leave holes that the next ones fit together.
 #[test]
 fn a_decoder_holds_little_more_than_it_needs() {
-    let (time, held) = run(&decoder(), Options::default(), true);
-    println!("decoder: held {held:.3}, {time:.0} ns");
+    let usual = Options::default();
+    let coarse = Options {
+        rounding_kib: 1024,
+        ..usual
+    };
+    let (time, held) = run(&decoder(), usual, true);
+    let (_, coarse_held) = run(&decoder(), coarse, true);
+    println!("decoder: held {held:.3}, {time:.0} ns; {coarse_held:.3} in steps of up to 1 MiB");
     assert!(held <= 1.05, "{held}");
+    assert!(held + 0.1 < coarse_held, "{coarse_held} in large steps");
 }

@@ -99,7 +99,7 @@ impl<S: SlabProvider> Pool<S> {
                 return Ok(Acquired::Ready(block));
             }
         }
-        let need = Need::new(request, state.config.min_align)?;
+        let need = Need::new(request, state.config.rounding())?;
         let mut attempt = Attempt {
             cache,
             ..Attempt::default()

@@ -50,6 +50,7 @@ mod provider;
 mod release;
 mod replay;
 mod request;
+mod rounding;
 mod state;
 mod stats;
 
@@ -210,7 +211,7 @@ impl<S: SlabProvider> Pool<S> {
         elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         let mut state = self.state.lock();
-        let need = Need::new(request, state.config.min_align).ok()?;
+        let need = Need::new(request, state.config.rounding()).ok()?;
         state.awaited(&need, request, room, elsewhere)
     }
 

@@ -4,11 +4,6 @@
 //! them) and a row in `cargo xtask bench pool --ablation`. The cache of extents is the engine's (`stream/context`)
 //! and has its rows in `cargo xtask bench submit`: it makes copies and fills cheaper, no allocation.
 
-/// The largest step of sizes in bytes. A program may have blocks that grow by 64 KiB each turn, as a decoder's caches
-/// do. With larger steps their blocks grow unevenly and leave holes that fit none. The decoder of
-/// `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with these.
-pub(crate) const MAX_ROUNDING_BYTES: u64 = 64 << 10;
-
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
 
@@ -94,6 +89,12 @@ pub struct Options {
     /// `UR_POOL_SMALL_KIB`: requests up to this size in KiB take back at most one block of their stream's cache; 0: each
     /// takes back what serves it. An emptied cache slows the next requests by more than the placement of small blocks saves.
     pub small_kib: u64,
+    /// `UR_POOL_ROUNDING_KIB`: the largest step in KiB of the sizes of blocks; 0: the least alignment is the step of
+    /// all. Sizes that differ by less than a step share their cached blocks. A program may have blocks that grow by
+    /// 64 KiB each turn, as a decoder's caches do: with larger steps they grow unevenly and leave holes that fit none.
+    /// The decoder of `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with
+    /// steps of up to 64 KiB.
+    pub rounding_kib: u64,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -111,6 +112,7 @@ impl Default for Options {
             page_mib: 16,
             looks: 8,
             small_kib: 1024,
+            rounding_kib: 64,
             replay: true,
             shared_replay: true,
         }

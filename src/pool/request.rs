@@ -2,6 +2,7 @@
 
 use crate::pool::options::Options;
 use crate::pool::provider::{ProviderError, Slab};
+use crate::pool::rounding::Rounding;
 use crate::timeline::{Frontier, Lane, LaneId, Point};
 use std::cell::RefCell;
 use std::fmt;
@@ -37,6 +38,10 @@ impl Config {
     /// Whether the pool has a limit, and so grows, and gives memory back, as exactly as it can.
     pub(crate) fn is_bound(&self) -> bool {
         self.max_bytes.is_some() || self.release_threshold < u64::MAX
+    }
+
+    pub(crate) fn rounding(&self) -> Rounding {
+        Rounding::new(self.min_align, &self.options)
     }
 }
 

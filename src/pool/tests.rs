@@ -12,6 +12,7 @@ use crate::pool::options::Options;
 use crate::pool::oracle::FakeProvider;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Config, Order, PoolError, Request};
+use crate::pool::rounding::Rounding;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -368,7 +369,27 @@ fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
         may_wait: false,
         decision: None,
     };
-    Need::new(&request, unit)
+    Need::new(&request, Rounding::new(unit, &Options::default()))
+}
+
+#[test]
+fn the_largest_step_of_sizes_is_an_option() {
+    let rounded = |bytes: u64, rounding_kib| {
+        let options = Options {
+            rounding_kib,
+            ..Options::default()
+        };
+        Rounding::new(512, &options).apply(bytes)
+    };
+    let odd = (512 << 20) + 1;
+    assert_eq!(rounded(odd, 64), Some((512 << 20) + (64 << 10)));
+    assert_eq!(rounded(odd, 1024), Some((512 << 20) + (1 << 20)));
+    // 4096 KiB would be more than 1/128 of the size.
+    assert_eq!(rounded(odd, 4096), Some((512 << 20) + (4 << 20)));
+    assert_eq!(rounded(odd >> 1, 4096), Some(256 << 20));
+    // No power of two counts as the one below it, and 0 leaves the least alignment.
+    assert_eq!(rounded(odd, 100), Some((512 << 20) + (64 << 10)));
+    assert_eq!(rounded(odd, 0), Some((512 << 20) + 512));
 }
 
 #[test]

@@ -21,6 +21,7 @@
 // | growth | beside mapping | quotient of both times, median of 25 turns |
 // | first | program | ns for an operation of a program without other work, from an empty pool, median of 5 |
 // | again | program | the slowest of the five or more iterations after it, each the median of 5 |
+// | later | program | the median of these iterations |
 // | held | program | peak reserved bytes over peak live bytes, each operation followed by a fill of 4 KiB |
 
 #include <algorithm>
@@ -443,10 +444,11 @@ static void replay(const std::string &program, std::vector<std::unique_ptr<Alloc
             own->reset();
             for (size_t i = 0; i < count; ++i) times[i].push_back(given[i % given.size()].run(*own, false));
         }
-        double again = 0;
-        for (size_t i = 1; i < count; ++i) again = std::max(again, middle(times[i]));
+        std::vector<double> later;
+        for (size_t i = 1; i < count; ++i) later.push_back(middle(times[i]));
         tell("first", *own, name, middle(times[0]));
-        tell("again", *own, name, again);
+        tell("again", *own, name, *std::max_element(later.begin(), later.end()));
+        tell("later", *own, name, middle(later));
         own->reset();
         for (auto &one : given) one.run(*own, true);
         tell("held", *own, name, (double)own->held() / peak);

@@ -31,6 +31,11 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("compaction: never", &[("UR_POOL_COMPACTION", "never")]),
     ("growth by what is needed", &[("UR_POOL_GROWTH_SHARE", "0")]),
     ("small requests empty caches", &[("UR_POOL_SMALL_KIB", "0")]),
+    ("sizes in least steps", &[("UR_POOL_ROUNDING_KIB", "0")]),
+    (
+        "sizes in steps up to 1 MiB",
+        &[("UR_POOL_ROUNDING_KIB", "1024")],
+    ),
 ];
 
 /// A program: its name, and the trace of each iteration.

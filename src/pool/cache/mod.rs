@@ -26,10 +26,10 @@ pub(crate) mod usage;
 
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
 use crate::pool::cache::hash::AddressMap;
-use crate::pool::heap::search::round;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
 use crate::pool::replay::{Backoff, LiveTraces, Replay, Trace};
 use crate::pool::request::Block;
+use crate::pool::rounding::Rounding;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
@@ -137,7 +137,7 @@ pub(crate) struct Cache {
     /// The key while there is no replay state, else [`PoolKey::NONE`]: a hit looks for nothing else.
     plain: PoolKey,
     pub usage: PoolKey,
-    min_align: u64,
+    rounding: Rounding,
     /// Bytes live through this cache, and what they may rise to without asking.
     pub live: u64,
     pub quota: u64,
@@ -351,7 +351,7 @@ impl Inner {
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
             return self.alloc_replayed(key, requested).map(of);
         };
-        let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
+        let bytes = cache.rounding.apply(requested).ok_or(Miss::NoBlock)?;
         alloc_cached(
             cache,
             &mut self.entries,
@@ -382,7 +382,7 @@ impl Inner {
     pub fn open(
         &mut self,
         (key, usage): (PoolKey, PoolKey),
-        min_align: u64,
+        rounding: Rounding,
         traces: Option<&LiveTraces>,
     ) {
         let empty = Bin {
@@ -393,7 +393,7 @@ impl Inner {
             key,
             plain: key,
             usage,
-            min_align,
+            rounding,
             live: 0,
             quota: 0,
             cached: 0,

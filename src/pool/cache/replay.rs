@@ -7,7 +7,6 @@ use crate::pool::cache::{
     Cache, CacheResult, Entry, FREE_TRACED, Inner, Miss, PoolKey, StreamCache, UNTRACED, Use,
     alloc_cached, cache_block,
 };
-use crate::pool::heap::search::round;
 use crate::pool::replay::{Iteration, Participant, Replay, Start, Trace};
 use crate::pool::request::Block;
 
@@ -86,7 +85,7 @@ impl Inner {
         if is_pools {
             return Err(Miss::NoBlock);
         }
-        let bytes = round(requested, cache.min_align).ok_or(Miss::NoBlock)?;
+        let bytes = cache.rounding.apply(requested).ok_or(Miss::NoBlock)?;
         let sizes = (bytes, requested);
         let block = alloc_cached(cache, &mut self.entries, &mut self.version, sizes)?;
         if let Some(id) = self.by_address.get(block.addr) {

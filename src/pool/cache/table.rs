@@ -15,6 +15,7 @@ use crate::pool::options::Options;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{Backoff, LiveTraces};
 use crate::pool::request::{Block, Config};
+use crate::pool::rounding::Rounding;
 use crate::pool::stats::Counters;
 use crate::timeline::{Frontier, Lane, LaneId};
 use replay::{ActivePlan, PreparedPlan, Relocated, Sharing};
@@ -34,7 +35,7 @@ struct Owner {
 #[derive(Debug)]
 pub(crate) struct CacheTable {
     options: Options,
-    min_align: u64,
+    rounding: Rounding,
     key: PoolKey,
     usage: Arc<Usage>,
     owners: BTreeMap<LaneId, Owner>,
@@ -60,7 +61,7 @@ impl CacheTable {
     pub fn new(key: PoolKey, usage: Arc<Usage>, config: &Config) -> Self {
         Self {
             options: config.options,
-            min_align: config.min_align,
+            rounding: config.rounding(),
             key,
             usage,
             owners: BTreeMap::new(),
@@ -285,7 +286,7 @@ impl CacheTable {
         self.usage.attach(cache);
         let keys = (self.key, self.usage.key());
         let traces = self.options.replay.then_some(&self.traces);
-        cache.lock().open(keys, self.min_align, traces);
+        cache.lock().open(keys, self.rounding, traces);
     }
 
     /// Forgets a cache. True if it had something that is free now.

@@ -5,8 +5,8 @@
 use crate::pool::heap::Heap;
 use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
 use crate::pool::heap::segments::{Place, Segment, SegmentId, Stretch, stretches};
-use crate::pool::options::MAX_ROUNDING_BYTES;
 use crate::pool::request::{Order, PoolError, Request, Reuse};
+use crate::pool::rounding::Rounding;
 use crate::timeline::{Frontier, LaneId};
 
 /// A request as rounded.
@@ -18,18 +18,20 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    pub fn new(request: &Request<'_>, min_align: u64) -> Result<Self, PoolError> {
+    pub fn new(request: &Request<'_>, rounding: Rounding) -> Result<Self, PoolError> {
         let align = request.align.max(1);
         if !align.is_power_of_two() {
             return Err(PoolError::InvalidAlignment);
         }
-        let bytes = round(request.bytes, min_align).ok_or(PoolError::InvalidSize)?;
+        let bytes = rounding
+            .apply(request.bytes)
+            .ok_or(PoolError::InvalidSize)?;
         if bytes.checked_add(align).is_none() {
             return Err(PoolError::InvalidAlignment);
         }
         Ok(Self {
             bytes,
-            align: align.max(min_align),
+            align: align.max(rounding.min_align),
             requested: request.bytes,
         })
     }
@@ -40,17 +42,6 @@ impl Need {
         let room = len.checked_sub(start - addr)?;
         (room >= self.bytes).then_some(start)
     }
-}
-
-/// Rounds a size up to a multiple of `min_align`, and larger ones to 1/128 of the power of two below
-/// them, at most 64 KiB. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of
-/// all sizes), and keeps slivers too small to serve anything from forming behind large blocks.
-#[inline(always)]
-pub(crate) fn round(bytes: u64, min_align: u64) -> Option<u64> {
-    let below = bytes.checked_ilog2()?;
-    let step = ((1 << below) / 128).min(MAX_ROUNDING_BYTES).max(min_align);
-    // A power of two, as `min_align` is: no division on the way of every allocation.
-    Some(bytes.checked_add(step - 1)? & !(step - 1))
 }
 
 /// A place that needs no wait: the best fit among memory that died on the request's own stream, that its

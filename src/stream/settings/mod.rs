@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
@@ -75,6 +75,7 @@ fn options(env: &Env<'_>) -> Options {
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
         looks: share("UR_POOL_LOOKS", usual.looks),
         small_kib: share("UR_POOL_SMALL_KIB", usual.small_kib),
+        rounding_kib: share("UR_POOL_ROUNDING_KIB", usual.rounding_kib),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }
@@ -113,6 +114,7 @@ mod tests {
             ("UR_POOL_EXTENT_CACHE", "0"),
             ("UR_POOL_GROWTH_SHARE", "0"),
             ("UR_POOL_SMALL_KIB", "0"),
+            ("UR_POOL_ROUNDING_KIB", "1024"),
         ]);
         let wanted = Settings {
             waits: WaitPolicy::Always,
@@ -122,6 +124,7 @@ mod tests {
             options: Options {
                 growth_share: 0,
                 small_kib: 0,
+                rounding_kib: 1024,
                 ..Options::default()
             },
         };
