@@ -9,18 +9,27 @@ const WRONG: Error = Error::new(UR_RESULT_ERROR_INVALID_VALUE);
 /// What an image is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageRole {
-    /// Image memory, with sampled handles.
+    /// Image memory.
+    Memory,
+    /// Sampled handles of image memory.
     Sampled,
-    /// Image memory, with unsampled handles.
+    /// Unsampled handles of image memory.
     Unsampled,
-    /// Sampled handles of linear memory.
+    /// Linear memory, and sampled handles of it.
     Linear,
     /// Unsampled handles of linear memory.
     UnsampledLinear,
 }
 
 impl ImageRole {
-    pub fn of(memory: ur_exp_image_mem_type_t, is_unsampled: bool) -> Self {
+    pub fn of_memory(memory: ur_exp_image_mem_type_t) -> Self {
+        match memory {
+            UR_EXP_IMAGE_MEM_TYPE_USM_POINTER => Self::Linear,
+            _ => Self::Memory,
+        }
+    }
+
+    pub fn of_handle(memory: ur_exp_image_mem_type_t, is_unsampled: bool) -> Self {
         match (memory, is_unsampled) {
             (UR_EXP_IMAGE_MEM_TYPE_USM_POINTER, true) => Self::UnsampledLinear,
             (UR_EXP_IMAGE_MEM_TYPE_USM_POINTER, false) => Self::Linear,
@@ -129,13 +138,17 @@ mod tests {
 
     #[test]
     fn linear_memory_has_roles_of_its_own() {
-        let of = |memory| [false, true].map(|unsampled| ImageRole::of(memory, unsampled));
+        let of = |memory| {
+            let handle = |unsampled| ImageRole::of_handle(memory, unsampled);
+            [ImageRole::of_memory(memory), handle(false), handle(true)]
+        };
         let (usm, opaque) = (
             UR_EXP_IMAGE_MEM_TYPE_USM_POINTER,
             UR_EXP_IMAGE_MEM_TYPE_OPAQUE_HANDLE,
         );
-        assert_eq!(of(usm), [ImageRole::Linear, ImageRole::UnsampledLinear]);
-        assert_eq!(of(opaque), [ImageRole::Sampled, ImageRole::Unsampled]);
+        use ImageRole::*;
+        assert_eq!(of(usm), [Linear, Linear, UnsampledLinear]);
+        assert_eq!(of(opaque), [Memory, Sampled, Unsampled]);
     }
 
     #[test]

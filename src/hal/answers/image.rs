@@ -128,6 +128,32 @@ impl ImageShape {
         self.extent.iter().product::<usize>() * self.pixel
     }
 
+    /// The axis that counts layers. None for an image without layers.
+    fn layers(&self) -> Option<usize> {
+        match self.kind {
+            UR_MEM_TYPE_IMAGE1D_ARRAY => Some(1),
+            UR_MEM_TYPE_IMAGE2D_ARRAY => Some(2),
+            _ => None,
+        }
+    }
+
+    /// Pixels along the longest axis, layers aside.
+    pub fn longest(&self) -> usize {
+        let axes = (0..3).filter(|axis| self.layers() != Some(*axis));
+        axes.map(|axis| self.extent[axis]).max().unwrap_or(1)
+    }
+
+    /// The shape of a mip level: of each axis half the pixels for each level before it, and at least one. Layers stay as
+    /// many.
+    pub fn level(&self, level: u32) -> Self {
+        let mut own = *self;
+        for axis in (0..3).filter(|axis| self.layers() != Some(*axis)) {
+            let size = self.extent[axis].checked_shr(level);
+            own.extent[axis] = size.unwrap_or(0).max(1);
+        }
+        own
+    }
+
     /// Whether the second axis counts layers.
     pub fn has_layered_rows(&self) -> bool {
         self.kind == UR_MEM_TYPE_IMAGE1D_ARRAY
@@ -349,6 +375,26 @@ mod tests {
         assert_eq!(ImageShape::new(&RGBA8, &huge), Err(SHAPE));
         let empty = ur_image_desc_t { height: 0, ..huge };
         assert_eq!(ImageShape::new(&RGBA8, &empty), Err(SHAPE));
+        Ok(())
+    }
+
+    #[test]
+    fn levels_halve_axes_and_keep_layers() -> Result<()> {
+        // 7, 5 and 3 pixels, or 2 layers.
+        let of = |kind, level| shape(kind).map(|own| own.level(level).extent);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE3D, 0)?, [7, 5, 3]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE3D, 1)?, [3, 2, 1]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE2D, 2)?, [1, 1, 1]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE1D, 1)?, [3, 1, 1]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE1D_ARRAY, 2)?, [1, 2, 1]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE2D_ARRAY, 1)?, [3, 2, 2]);
+        assert_eq!(of(UR_MEM_TYPE_IMAGE2D_ARRAY, 99)?, [1, 1, 2]);
+        let layered = ImageShape {
+            extent: [2, 64, 1],
+            ..shape(UR_MEM_TYPE_IMAGE1D_ARRAY)?
+        };
+        assert_eq!(layered.longest(), 2, "layers are no pixels of an axis");
+        assert_eq!(shape(UR_MEM_TYPE_IMAGE2D_ARRAY)?.longest(), 7);
         Ok(())
     }
 

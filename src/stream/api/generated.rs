@@ -985,7 +985,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         image_format: &ur_image_format_t,
         image_mem_handle_type: ur_exp_image_mem_type_t,
     ) -> Result<ur_bool_t> {
-        let role = ImageRole::of(image_mem_handle_type, false);
+        let role = ImageRole::of_memory(image_mem_handle_type);
         Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
     }
     fn bindless_images_get_image_unsampled_handle_support_exp(
@@ -995,7 +995,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         image_format: &ur_image_format_t,
         image_mem_handle_type: ur_exp_image_mem_type_t,
     ) -> Result<ur_bool_t> {
-        let role = ImageRole::of(image_mem_handle_type, true);
+        let role = ImageRole::of_handle(image_mem_handle_type, true);
         Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
     }
     fn bindless_images_get_image_sampled_handle_support_exp(
@@ -1005,7 +1005,7 @@ impl<B: Runtime> hal::Context<B> for Context<B> {
         image_format: &ur_image_format_t,
         image_mem_handle_type: ur_exp_image_mem_type_t,
     ) -> Result<ur_bool_t> {
-        let role = ImageRole::of(image_mem_handle_type, false);
+        let role = ImageRole::of_handle(image_mem_handle_type, false);
         Ok((B::HOOKS.has_image)(this, device, image_format, image_desc, role)?.into())
     }
     fn program_link_exp(

@@ -136,9 +136,12 @@ pub fn has_image(
     role: ImageRole,
 ) -> Result<bool> {
     this.check_device(device)?;
-    if role == ImageRole::UnsampledLinear {
-        return Ok(false);
-    }
+    let role = match role {
+        ImageRole::UnsampledLinear => return Ok(false),
+        // All image memory can be sampled.
+        ImageRole::Memory => ImageRole::Sampled,
+        role => role,
+    };
     let able = device.api().imaging().is_some();
     ensure(able, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
     let (Ok(shape), Ok(texel)) = (shape_of(desc), texel_of(format)) else {

@@ -231,13 +231,13 @@ const CONTEXT: [(&str, How); 36] = [
         let is_sampled = true;
         HOOK")),
     ("bindless_images_get_image_memory_handle_type_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
-        let role = ImageRole::of(image_mem_handle_type, false);
+        let role = ImageRole::of_memory(image_mem_handle_type);
         Ok(HOOK?.into())")),
     ("bindless_images_get_image_sampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
-        let role = ImageRole::of(image_mem_handle_type, false);
+        let role = ImageRole::of_handle(image_mem_handle_type, false);
         Ok(HOOK?.into())")),
     ("bindless_images_get_image_unsampled_handle_support_exp", SharedPart("has_image", HAS_IMAGE, "bool", "
-        let role = ImageRole::of(image_mem_handle_type, true);
+        let role = ImageRole::of_handle(image_mem_handle_type, true);
         Ok(HOOK?.into())")),
     // The handle 0 stands for a completed event on every backend.
     ("event_create_with_native_handle", Hook("event_create_with_native_handle", "
