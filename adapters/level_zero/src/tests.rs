@@ -12,6 +12,7 @@
 //! | `batches` | when a batch of commands is submitted, and what becomes of one whose submission fails |
 //! | `images` | images and samplers |
 //! | `bindless` | bindless images, memory and semaphores of other interfaces |
+//! | `mipmaps` | mipmaps and their levels |
 //! | `pages` | pools with device memory in pages |
 //! | `queries` | queries of which the driver fails a call |
 //! | `random` | random programs, with and without failures |
@@ -26,6 +27,7 @@ mod fake_driver;
 mod faults;
 mod images;
 mod lost;
+mod mipmaps;
 mod pages;
 mod queries;
 mod random;

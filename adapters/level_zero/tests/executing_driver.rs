@@ -117,6 +117,7 @@ const SUITES: &[&str] = &[
     "graph::",
     "program::",
     "device::",
+    "bindless::",
 ];
 
 #[test]
@@ -133,6 +134,11 @@ fn commands_have_their_effects_on_a_driver_with_every_function() {
         assert_eq!(count("failed"), Some(0), "{text}");
         assert_eq!(count("outdated-expectations"), Some(0), "{text}");
         assert!(count("passed").is_some_and(|passed| passed > 100), "{text}");
+        // Bindless images are there, levels of mipmaps too.
+        let tests = report["tests"].as_array().expect("a list of tests");
+        let of = |name: &str| tests.iter().find(|test| test["test"] == name);
+        let levels = of("levels_of_a_mipmap").expect("a test of levels");
+        assert_eq!(levels["outcome"], "passed", "{text}");
         println!("{tiles} tiles: {}", text.lines().last().unwrap_or_default());
     }
 }

@@ -72,17 +72,23 @@ fn append(
         (Side::Image(image), Side::Linear { memory, .. }) => {
             let memory = memory.from_texel(region.src, texel);
             let at = part(&image.shape, region.dst, size);
-            transfer(list, (image.native.raw, &image.shape), &at, memory, true)
+            transfer(list, (image.native()?.raw, &image.shape), &at, memory, true)
         }
         (Side::Linear { memory, .. }, Side::Image(image)) => {
             let memory = memory.from_texel(region.dst, texel);
             let at = part(&image.shape, region.src, size);
-            transfer(list, (image.native.raw, &image.shape), &at, memory, false)
+            transfer(
+                list,
+                (image.native()?.raw, &image.shape),
+                &at,
+                memory,
+                false,
+            )
         }
         (Side::Image(dst), Side::Image(src)) => {
             let at = part(&dst.shape, region.dst, size);
             let from = part(&src.shape, region.src, size);
-            between(list, (dst.native.raw, &at), (src.native.raw, &from))
+            between(list, (dst.native()?.raw, &at), (src.native()?.raw, &from))
         }
     }
 }
@@ -106,7 +112,7 @@ fn joined((dst, src): (Side, Side), regions: Vec<ImageRegion>, texel: usize) -> 
 }
 
 /// `urBindlessImagesImageCopyExp`. `INVALID_ARGUMENT` for different channel orders, `INVALID_VALUE` for pixels of
-/// different sizes and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
+/// different sizes, for mipmaps and for numbers that are no image memory, `INVALID_IMAGE_SIZE` for a region outside an end.
 pub fn work(
     this: &Object<Queue<LevelZero>>,
     src: ImageCopyEnd<'_>,
@@ -124,6 +130,7 @@ pub fn work(
         let shape = ImageShape::new(end.format, end.desc)?;
         match (is_image, found) {
             (true, Some(image)) => {
+                image.native()?;
                 ensure(image.shape.pixel == shape.pixel, UNKNOWN.code())?;
                 let here = image.device.raw() == device.raw();
                 ensure(here, UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;

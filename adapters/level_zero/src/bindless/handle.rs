@@ -62,37 +62,28 @@ fn check_same(
     ensure(same, WRONG.code())
 }
 
-/// A view of image memory. The chain of `flags` makes it a handle.
+/// A view of image memory, which has no levels. The chain of `flags` makes it a handle. The levels of the description
+/// have no meaning: the memory's have.
 fn view(
     this: &OfContext,
     device: &Object<Device>,
-    memory: &ImageMemory,
+    of: &NativeImage,
     what: (&ur_image_format_t, &ur_image_desc_t),
     flags: &ze_image_bindless_exp_desc_t,
 ) -> Result<NativeImage> {
-    check_home(&memory.device, device)?;
-    check_same(memory, what)?;
     let calls = able(this, device)?;
     let desc = described(what.0, what.1, flags)?;
     let context = &this.domain().state().native;
     let mut raw = ze_image_handle_t::NULL;
     // SAFETY: the description and its chain have their tags and outlast the call; the image is live, and there is room
     // for the handle.
-    let code = unsafe {
-        (calls.view)(
-            context.raw,
-            device.raw(),
-            &desc,
-            memory.native.raw,
-            &mut raw,
-        )
-    };
+    let code = unsafe { (calls.view)(context.raw, device.raw(), &desc, of.raw, &mut raw) };
     check(code, "zeImageViewCreateExt")?;
     Ok(NativeImage::adopt(context, raw, true))
 }
 
-/// `urBindlessImagesUnsampledImageCreateExp`. `INVALID_VALUE` for numbers that are no image memory, addresses of USM
-/// among them.
+/// `urBindlessImagesUnsampledImageCreateExp`. `INVALID_VALUE` for a mipmap, and for numbers that are no image memory,
+/// addresses of USM among them.
 pub fn create_unsampled(
     this: &OfContext,
     device: &Object<Device>,
@@ -102,19 +93,22 @@ pub fn create_unsampled(
 ) -> Result<ur_exp_image_native_handle_t> {
     able(this, device)?;
     let memory = memory::find(this, image).ok_or(WRONG)?;
+    check_home(&memory.device, device)?;
+    check_same(&memory, (format, desc))?;
     let flags = ze_image_bindless_exp_desc_t {
         flags: ZE_IMAGE_BINDLESS_EXP_FLAG_BINDLESS,
         ..Default::default()
     };
     let handle = ImageHandle {
-        _native: view(this, device, &memory, (format, desc), &flags)?,
+        _native: view(this, device, memory.native()?, (format, desc), &flags)?,
         _memory: Some(memory),
     };
     give(this, device, false, handle)
 }
 
 /// `urBindlessImagesSampledImageCreateExp`, over image memory or over USM. `INVALID_VALUE` for an address that the
-/// context does not know, and for kinds that have no linear memory.
+/// context does not know, and for kinds that have no linear memory. `UNSUPPORTED_FEATURE` for a mipmap: the driver's
+/// images have one level.
 pub fn create_sampled(
     this: &OfContext,
     device: &Object<Device>,
@@ -133,10 +127,15 @@ pub fn create_sampled(
         ..Default::default()
     };
     let handle = match memory::find(this, image) {
-        Some(memory) => ImageHandle {
-            _native: view(this, device, &memory, what, &chained(&how))?,
-            _memory: Some(memory),
-        },
+        Some(memory) => {
+            check_home(&memory.device, device)?;
+            check_same(&memory, what)?;
+            let native = memory.native().map_err(|_| Error::unsupported())?;
+            ImageHandle {
+                _native: view(this, device, native, what, &chained(&how))?,
+                _memory: Some(memory),
+            }
+        }
         None => {
             let row = check_linear(this, device, image, what)?;
             let place = ze_image_pitched_exp_desc_t {
@@ -180,8 +179,8 @@ fn over_linear(
     Ok(native)
 }
 
-/// The pitch of USM that an image is made over, if it has several rows. `INVALID_VALUE` for addresses, pitches and kinds
-/// that images do not have, `INVALID_IMAGE_SIZE` beyond the allocation or the device's limits.
+/// The pitch of USM that an image is made over, if it has several rows. `INVALID_VALUE` for addresses, pitches, levels and
+/// kinds that images do not have, `INVALID_IMAGE_SIZE` beyond the allocation or the device's limits.
 fn check_linear(
     this: &OfContext,
     device: &Object<Device>,
@@ -189,7 +188,8 @@ fn check_linear(
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
 ) -> Result<Option<usize>> {
     let found = this.usm_at(address).ok_or(WRONG)?;
-    let shape = limits::check(device, (format, desc), ImageRole::Linear)?;
+    let (shape, levels) = limits::check(device, (format, desc), ImageRole::Linear)?;
+    ensure(levels == 1, WRONG.code())?;
     let [width, height, _] = shape.extent;
     let has_pitch = height > 1;
     let given = if has_pitch { desc.rowPitch } else { 0 };

@@ -3,7 +3,7 @@
 use std::ptr::from_mut;
 
 use ur::abi::*;
-use ur::hal::answers::{ImageRole, ImageShape, channels};
+use ur::hal::answers::{ImageRole, ImageShape, channels, mip_levels};
 use ur::object::{Object, Result, ensure};
 
 use super::memory::shape_of;
@@ -15,14 +15,16 @@ use crate::lz::{check as check_code, *};
 /// The driver's extension of `ze_image_format_support_ext_properties_t`.
 const FORMATS: &str = "ZE_extension_image_format_support";
 
-/// The shape of an image for a role, on a device with bindless images. `INVALID_IMAGE_SIZE` for sizes beyond its limits, `UNSUPPORTED_IMAGE_FORMAT` for a format that it lacks, and `INVALID_VALUE` for a kind
-/// that the role has not.
+/// The shape and the mip levels of an image for a role, on a device with bindless images. `INVALID_IMAGE_SIZE` for sizes
+/// beyond its limits, `UNSUPPORTED_IMAGE_FORMAT` for a format that it lacks, and `INVALID_VALUE` for a kind that the role
+/// has not and for more levels than halving the sizes gives.
 pub fn check(
     device: &Object<Device>,
     (format, desc): (&ur_image_format_t, &ur_image_desc_t),
     role: ImageRole,
-) -> Result<ImageShape> {
+) -> Result<(ImageShape, u32)> {
     let shape = shape_of(format, desc)?;
+    let levels = mip_levels(desc, shape.longest())?;
     let most = match role {
         ImageRole::Linear => linear_extent(device, desc.r#type)?,
         _ => device.max_extent(desc.r#type),
@@ -32,7 +34,7 @@ pub fn check(
         has_format(device, format, desc)?,
         UR_RESULT_ERROR_UNSUPPORTED_IMAGE_FORMAT,
     )?;
-    Ok(shape)
+    Ok((shape, levels))
 }
 
 /// The largest image in linear memory, lines and planes alone. A driver that tells no limits has those of images.
@@ -94,7 +96,9 @@ pub fn has_image(
     }
     match check(device, (format, desc), role) {
         Err(error) if !ABSENT.contains(&error.code()) => Err(error),
-        found => Ok(found.is_ok()),
+        Err(_) => Ok(false),
+        // Kernels sample, read and write the levels of a mipmap one by one, as images of their own.
+        Ok((_, levels)) => Ok(levels == 1 || role == ImageRole::Memory),
     }
 }
 

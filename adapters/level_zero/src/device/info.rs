@@ -441,6 +441,9 @@ pub fn get(this: &Object<Device>, what: DeviceInfo, out: InfoOut<'_>) -> Result<
         Is::ImageArraySupportExp => {
             out.boolean(this.bindless().is_some() && image.maxImageArraySlices > 0)
         }
+        // Kernels use the levels of a mipmap as images of their own. The property of mipmaps stays false: no kernel
+        // samples the whole.
+        Is::MipmapLevelReferenceSupportExp => out.boolean(this.bindless().is_some()),
         Is::ImagePitchAlignExp => out.value(facts.pitch.pitchAlign as u32),
         Is::MaxImageLinearPitchExp => out.value(facts.pitch.maxSupportedPitch),
         Is::MaxImageLinearWidthExp => out.value(facts.linear.maxImageLinearWidth),

@@ -13,20 +13,20 @@ use ur::abi::*;
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 use super::workload::{Null, Place, Steps, enqueue, host, make, read, release, step, wait};
 
-const RGBA8: ur_image_format_t = ur_image_format_t {
+pub const RGBA8: ur_image_format_t = ur_image_format_t {
     channelOrder: UR_IMAGE_CHANNEL_ORDER_RGBA,
     channelType: UR_IMAGE_CHANNEL_TYPE_UNSIGNED_INT8,
 };
-const OPAQUE: ur_exp_external_mem_type_t = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+pub const OPAQUE: ur_exp_external_mem_type_t = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
 const BINARY: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_OPAQUE_FD;
 const TIMELINE: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD;
-const NONE: ur_result_t = UR_RESULT_SUCCESS;
-const INVALID_VALUE: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
+pub const NONE: ur_result_t = UR_RESULT_SUCCESS;
+pub const INVALID_VALUE: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
 
-const INTO: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE;
-const OUT_OF: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_MEM;
-const BETWEEN: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_IMAGE;
-const ON_DEVICE: ur_exp_image_copy_flags_t = UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE;
+pub const INTO: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_MEM_TO_IMAGE;
+pub const OUT_OF: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_MEM;
+pub const BETWEEN: ur_exp_image_copy_input_types_t = UR_EXP_IMAGE_COPY_INPUT_TYPES_IMAGE_TO_IMAGE;
+pub const ON_DEVICE: ur_exp_image_copy_flags_t = UR_EXP_IMAGE_COPY_FLAG_DEVICE_TO_DEVICE;
 
 /// 8 times 4 pixels.
 const WIDTH: usize = 8;
@@ -43,7 +43,7 @@ fn flat() -> ur_image_desc_t {
     }
 }
 
-fn nearest() -> ur_sampler_desc_t {
+pub fn nearest() -> ur_sampler_desc_t {
     ur_sampler_desc_t {
         normalizedCoords: 1,
         addressingMode: UR_SAMPLER_ADDRESSING_MODE_CLAMP_TO_EDGE,
@@ -64,7 +64,7 @@ fn whole() -> ur_exp_image_copy_region_t {
     }
 }
 
-fn number(handle: usize) -> *mut c_void {
+pub fn number(handle: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(handle)
 }
 
@@ -91,7 +91,7 @@ fn pixels() -> Vec<u8> {
 }
 
 /// Writes pixels to the test's host memory.
-fn fill(slot: usize, bytes: &[u8]) -> *mut c_void {
+pub fn fill(slot: usize, bytes: &[u8]) -> *mut c_void {
     let to = host(slot);
     // SAFETY: the slot has more bytes, and no command uses them now.
     unsafe { to.copy_from(bytes.as_ptr(), bytes.len()) };
@@ -99,7 +99,7 @@ fn fill(slot: usize, bytes: &[u8]) -> *mut c_void {
 }
 
 /// Whether the device has a property. One without it refuses the attempt.
-fn has(
+pub fn has(
     steps: &mut Steps,
     place: &Place,
     property: ur_device_info_t,
@@ -279,14 +279,14 @@ fn chained(file: &OwnedFd) -> ur_exp_file_descriptor_t {
     }
 }
 
-fn owned(raw: i32) -> OwnedFd {
+pub fn owned(raw: i32) -> OwnedFd {
     assert!(raw >= 0, "no descriptor");
     // SAFETY: made just now, for the caller.
     unsafe { OwnedFd::from_raw_fd(raw) }
 }
 
 /// Imports memory. The descriptor stays the caller's if that fails.
-fn import(
+pub fn import(
     (context, device): (ur_context_handle_t, ur_device_handle_t),
     file: OwnedFd,
     size: usize,

@@ -14,6 +14,7 @@ use ur::abi::*;
 use super::bindless;
 use super::fake_driver::{adapter, devices, ur};
 use super::images;
+use super::mipmaps;
 use super::spirv;
 
 /// The part and the call of a step, and its result.
@@ -185,6 +186,7 @@ const PARTS: &[(&str, Part)] = &[
     ("batches", in_batches),
     ("two devices", on_two_devices),
     ("bindless images", bindless::with_images),
+    ("mipmaps", mipmaps::with_mipmaps),
     ("pitched memory", bindless::in_pitched_memory),
     ("external memory", bindless::with_memory),
     ("external semaphores", bindless::with_semaphores),
