@@ -233,10 +233,7 @@ fn imported_memory_as_an_image(fixture: &Fixture) -> Done {
         false => 1,
     };
     for levels in [1, 3].into_iter().filter(|levels| *levels <= most) {
-        let desc = ur_image_desc_t {
-            numMipLevel: levels,
-            ..image(UR_MEM_TYPE_IMAGE2D, sizes)
-        };
+        let desc = mipmap(UR_MEM_TYPE_IMAGE2D, sizes, levels);
         let mut raw = 0;
         ur.urBindlessImagesMapExternalArrayExp(
             context.raw,
@@ -257,12 +254,7 @@ fn imported_memory_as_an_image(fixture: &Fixture) -> Done {
             mapped.unsampled()?;
             continue;
         }
-        let (status, raw) = mapped.level(1);
-        status.ok()?;
-        let (half, small) = ([32, 16, 0], image(UR_MEM_TYPE_IMAGE2D, [32, 16, 0]));
-        // The level ends with its mipmap.
-        let level = Memory::adopt(fixture, &context, RGBA8, small, raw);
-        let level = std::mem::ManuallyDrop::new(level);
+        let (half, level) = ([32, 16, 0], mapped.image_of_level(fixture, 1)?);
         let data = pixels(half, levels);
         write(&queue, &level, half, &data)?;
         let found: Vec<u32> = read(&queue, &level, half)?;

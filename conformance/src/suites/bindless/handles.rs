@@ -38,13 +38,27 @@ fn handles_of_each_kind(fixture: &Fixture) -> Done {
             "{kind:?}: two sampled images have one handle"
         );
     }
-    if fixture.supports(UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP)? {
-        let desc = ur_image_desc_t {
-            numMipLevel: 3,
-            ..image(UR_MEM_TYPE_IMAGE2D, [16, 16, 0])
-        };
-        let mipmap = Memory::new(fixture, &context, RGBA8, desc)?;
-        mipmap.sampled(&nearest())?;
+    let is_whole = fixture.supports(UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP)?;
+    let has_levels = fixture.supports(UR_DEVICE_INFO_MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP)?;
+    if is_whole || has_levels {
+        let desc = mipmap(UR_MEM_TYPE_IMAGE2D, [16, 16, 0], 3);
+        let whole = Memory::new(fixture, &context, RGBA8, desc)?;
+        if is_whole {
+            whole.sampled(&nearest())?;
+        } else {
+            let what = (whole.raw, &whole.format, &whole.desc);
+            let (status, _) = try_sampled(&context, fixture.device, what, &nearest());
+            status.fails(UR_RESULT_ERROR_UNSUPPORTED_FEATURE)?;
+        }
+        for level in (0..3).filter(|_| has_levels) {
+            let own = whole.image_of_level(fixture, level)?;
+            own.sampled(&nearest())?;
+            let (one, two) = (own.unsampled()?, own.unsampled()?);
+            check!(
+                one.raw != two.raw,
+                "level {level}: two unsampled images have one handle"
+            );
+        }
     }
     Ok(())
 }

@@ -207,19 +207,11 @@ fn a_kernel_reads_and_writes_pixels(fixture: &Fixture) -> Done {
 fn a_kernel_samples_levels(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     need_property(fixture, UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP)?;
-    let desc = ur_image_desc_t {
-        numMipLevel: 3,
-        ..image(UR_MEM_TYPE_IMAGE2D, [8, 8, 0])
-    };
-    let mipmap = Memory::new(fixture, &setup.context, FLOAT, desc)?;
+    let desc = mipmap(UR_MEM_TYPE_IMAGE2D, [8, 8, 0], 3);
+    let whole = Memory::new(fixture, &setup.context, FLOAT, desc)?;
     for level in 0..3 {
-        let (status, raw) = mipmap.level(level);
-        status.ok()?;
+        let own = whole.image_of_level(fixture, level)?;
         let sizes = [8 >> level, 8 >> level, 0];
-        let own = image(UR_MEM_TYPE_IMAGE2D, sizes);
-        let own = Memory::adopt(fixture, &setup.context, FLOAT, own, raw);
-        // The level ends with its mipmap.
-        let own = std::mem::ManuallyDrop::new(own);
         let value = 10.0 * (level as f32 + 1.0);
         write(&setup.queue, &own, sizes, &vec![value; sizes[0] * sizes[1]])?;
     }
@@ -234,7 +226,7 @@ fn a_kernel_samples_levels(fixture: &Fixture) -> Done {
         pNext: (&raw mut mips).cast(),
         ..filtering()
     };
-    let read = mipmap.sampled(&chained)?;
+    let read = whole.sampled(&chained)?;
     for (level, want) in [
         (0.0_f32, 10.0_f32),
         (1.0, 20.0),

@@ -158,48 +158,71 @@ fn properties_of_image_memory(fixture: &Fixture) -> Done {
 fn levels_of_a_mipmap(fixture: &Fixture) -> Done {
     let context = Context::new(fixture)?;
     need(fixture, &context)?;
-    need_property(fixture, UR_DEVICE_INFO_MIPMAP_SUPPORT_EXP)?;
+    // A device may have levels and no kernels that sample between them.
     need_property(fixture, UR_DEVICE_INFO_MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP)?;
     let queue = context.in_order(fixture)?;
-    let desc = ur_image_desc_t {
-        numMipLevel: 4,
-        ..image(UR_MEM_TYPE_IMAGE2D, [16, 8, 0])
-    };
-    let mipmap = Memory::new(fixture, &context, RGBA8, desc)?;
-    check_eq!(
-        mipmap.get::<u32>(UR_IMAGE_INFO_NUM_MIP_LEVELS)?,
-        4,
-        "levels"
-    );
-    for level in 0..4 {
-        let (status, raw) = mipmap.level(level);
-        status.ok()?;
-        let sizes = [16 >> level, 8 >> level, 0];
-        let own = image(UR_MEM_TYPE_IMAGE2D, sizes);
-        // The level ends with its mipmap.
-        let own = std::mem::ManuallyDrop::new(Memory::adopt(fixture, &context, RGBA8, own, raw));
-        check_eq!(
-            own.get::<usize>(UR_IMAGE_INFO_WIDTH)?,
-            sizes[0],
-            "width of a level"
-        );
-        let data = pixels(sizes, level);
-        write(&queue, &own, sizes, &data)?;
-        let (ur, device) = (fixture.ur, fixture.device);
-        ur.urBindlessImagesImageFreeExp(context.raw, device, raw)
-            .fails(UR_RESULT_ERROR_INVALID_VALUE)?;
+    let (ur, device, wrong) = (fixture.ur, fixture.device, UR_RESULT_ERROR_INVALID_VALUE);
+    for (kind, sizes) in KINDS {
+        if !has_kind(fixture, kind)? {
+            continue;
+        }
+        let whole = Memory::new(fixture, &context, RGBA8, mipmap(kind, sizes, 4))?;
+        let levels: u32 = whole.get(UR_IMAGE_INFO_NUM_MIP_LEVELS)?;
+        check_eq!(levels, 4, "{kind:?}: levels");
+        for level in 0..4 {
+            let own = whole.image_of_level(fixture, level)?;
+            let sizes = level_of(kind, sizes, level);
+            let expected = [
+                (UR_IMAGE_INFO_WIDTH, own.desc.width),
+                (UR_IMAGE_INFO_HEIGHT, own.desc.height),
+                (UR_IMAGE_INFO_DEPTH, own.desc.depth),
+                (UR_IMAGE_INFO_ARRAY_SIZE, own.desc.arraySize),
+            ];
+            for (property, size) in expected {
+                let found: usize = own.get(property)?;
+                check_eq!(found, size, "{kind:?}, level {level}: {property:?}");
+            }
+            let levels: u32 = own.get(UR_IMAGE_INFO_NUM_MIP_LEVELS)?;
+            check_eq!(levels, 0, "{kind:?}: levels of a level");
+            write(&queue, &own, sizes, &pixels(sizes, level))?;
+            ur.urBindlessImagesImageFreeExp(context.raw, device, own.raw)
+                .fails(wrong)?;
+            ur.urBindlessImagesMipmapFreeExp(context.raw, device, own.raw)
+                .fails(wrong)?;
+            let again = whole.image_of_level(fixture, level)?;
+            check_eq!(again.raw, own.raw, "{kind:?}: two handles of a level");
+        }
+        // The levels do not overlap.
+        for level in 0..4 {
+            let own = whole.image_of_level(fixture, level)?;
+            let sizes = level_of(kind, sizes, level);
+            let found: Vec<u32> = read(&queue, &own, sizes)?;
+            let want = pixels(sizes, level);
+            check!(found == want, "{kind:?}: pixels of level {level}");
+        }
+        whole.level(4).0.fails(wrong)?;
+        let one = whole.image_of_level(fixture, 1)?;
+        one.level(0).0.fails(wrong)?;
+        // Copies between levels, and from a level to an image.
+        let sizes = level_of(kind, sizes, 1);
+        let other = Memory::new(fixture, &context, RGBA8, one.desc)?;
+        let ends = (one.end(), other.end());
+        copy(
+            &queue,
+            ends,
+            &region([0; 3], [0; 3], extent(sizes)),
+            ON_DEVICE,
+            &[],
+        )?
+        .wait()?;
+        let found: Vec<u32> = read(&queue, &other, sizes)?;
+        check!(found == pixels(sizes, 1), "{kind:?}: a copy of a level");
+        drop(whole);
+        let (what, mut size) = (UR_IMAGE_INFO_WIDTH, 0);
+        ur.urBindlessImagesImageGetInfoExp(context.raw, one.raw, what, null_mut(), &mut size)
+            .fails(wrong)?;
     }
-    // The levels do not overlap.
-    for level in 0..4 {
-        let (status, raw) = mipmap.level(level);
-        status.ok()?;
-        let sizes = [16 >> level, 8 >> level, 0];
-        let own = image(UR_MEM_TYPE_IMAGE2D, sizes);
-        let own = std::mem::ManuallyDrop::new(Memory::adopt(fixture, &context, RGBA8, own, raw));
-        let found: Vec<u32> = read(&queue, &own, sizes)?;
-        check!(found == pixels(sizes, level), "pixels of level {level}");
-    }
-    mipmap.level(4).0.fails(UR_RESULT_ERROR_INVALID_VALUE)
+    Ok(())
 }
 
 /// A number that the context gave out for something else, or not at all, is refused.
@@ -233,6 +256,19 @@ fn numbers_that_are_no_memory(fixture: &Fixture) -> Done {
     ur.urBindlessImagesMipmapFreeExp(context.raw, device, single.raw)
         .fails(wrong)?;
     single.level(0).0.fails(wrong)?;
+    if fixture.supports(UR_DEVICE_INFO_MIPMAP_LEVEL_REFERENCE_SUPPORT_EXP)? {
+        // A mipmap is no image by itself.
+        let sizes = [4, 4, 0];
+        let desc = mipmap(UR_MEM_TYPE_IMAGE2D, sizes, 2);
+        let several = Memory::new(fixture, &context, RGBA8, desc)?;
+        ur.urBindlessImagesImageFreeExp(context.raw, device, several.raw)
+            .fails(wrong)?;
+        several.try_unsampled().0.fails(wrong)?;
+        let queue = context.in_order(fixture)?;
+        for ends in [(several.end(), single.end()), (single.end(), several.end())] {
+            try_copy(&queue, ends, &whole(sizes), ON_DEVICE, &[], null_mut()).fails(wrong)?;
+        }
+    }
     let other = Context::new(fixture)?;
     ur.urBindlessImagesImageFreeExp(other.raw, device, single.raw)
         .fails(wrong)
@@ -273,6 +309,22 @@ fn what_is_supported_is_made(fixture: &Fixture) -> Done {
         check!(read && written, "{kind:?} has memory, but no handles");
         memory.sampled(&nearest())?;
         memory.unsampled()?;
+    }
+    let many = mipmap(UR_MEM_TYPE_IMAGE2D, [8, 4, 0], 3);
+    let [memory, read, written] = ask(&many, &RGBA8, opaque)?;
+    let mut made = 0;
+    let status = ur.urBindlessImagesImageAllocateExp(context.raw, device, &RGBA8, &many, &mut made);
+    check_eq!(status.is_ok(), memory, "a mipmap");
+    if memory {
+        let several = Memory::adopt(fixture, &context, RGBA8, many, made);
+        let what = (several.raw, &RGBA8, &many);
+        let (status, raw) = try_sampled(&context, device, what, &nearest());
+        check_eq!(status.is_ok(), read, "a sampled mipmap");
+        check!(!written, "an unsampled mipmap");
+        if status.is_ok() {
+            ur.urBindlessImagesSampledImageHandleDestroyExp(context.raw, device, raw)
+                .ok()?;
+        }
     }
     let huge = image(UR_MEM_TYPE_IMAGE2D, [1 << 40, 4, 0]);
     check_eq!(

@@ -5,6 +5,7 @@ use crate::objects::{Context, Event, Kind, Queue, Usm, WaitList, released};
 use crate::outcome::{Done, Stop};
 use crate::status::Status;
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use ur::abi::*;
 
@@ -26,14 +27,18 @@ pub const FLOAT: ur_image_format_t = ur_image_format_t {
     channelType: UR_IMAGE_CHANNEL_TYPE_FLOAT,
 };
 
-/// A description with only what its kind uses: layers and faces come third in `sizes`.
-pub fn image(kind: ur_mem_type_t, sizes: [usize; 3]) -> ur_image_desc_t {
+fn is_layered(kind: ur_mem_type_t) -> bool {
     let layered = [
         UR_MEM_TYPE_IMAGE1D_ARRAY,
         UR_MEM_TYPE_IMAGE2D_ARRAY,
         UR_MEM_TYPE_IMAGE_CUBEMAP_EXP,
     ];
-    let is_layered = layered.contains(&kind);
+    layered.contains(&kind)
+}
+
+/// A description with only what its kind uses: layers and faces come third in `sizes`.
+pub fn image(kind: ur_mem_type_t, sizes: [usize; 3]) -> ur_image_desc_t {
+    let is_layered = is_layered(kind);
     let [width, height, depth] = sizes;
     ur_image_desc_t {
         r#type: kind,
@@ -44,6 +49,25 @@ pub fn image(kind: ur_mem_type_t, sizes: [usize; 3]) -> ur_image_desc_t {
         numMipLevel: 1,
         ..Default::default()
     }
+}
+
+/// A description of a mipmap.
+pub fn mipmap(kind: ur_mem_type_t, sizes: [usize; 3], levels: u32) -> ur_image_desc_t {
+    ur_image_desc_t {
+        numMipLevel: levels,
+        ..image(kind, sizes)
+    }
+}
+
+/// The sizes of a mip level. Layers and faces stay as many.
+pub fn level_of(kind: ur_mem_type_t, sizes: [usize; 3], level: u32) -> [usize; 3] {
+    let half = |size: usize| match size {
+        0 => 0,
+        size => (size >> level).max(1),
+    };
+    let [width, height, third] = sizes;
+    let third = if is_layered(kind) { third } else { half(third) };
+    [half(width), half(height), third]
 }
 
 /// An image of each kind.
@@ -162,6 +186,29 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// The image memory of a level. It ends with its mipmap.
+    #[track_caller]
+    pub fn image_of_level(
+        &self,
+        fixture: &Fixture,
+        level: u32,
+    ) -> Result<ManuallyDrop<Self>, Stop> {
+        let (status, raw) = self.level(level);
+        status.ok()?;
+        let (kind, desc) = (self.desc.r#type, &self.desc);
+        let third = if is_layered(kind) {
+            desc.arraySize
+        } else {
+            desc.depth
+        };
+        let own = image(
+            kind,
+            level_of(kind, [desc.width, desc.height, third], level),
+        );
+        let own = Self::adopt(fixture, self.context, self.format, own, raw);
+        Ok(ManuallyDrop::new(own))
+    }
+
     pub fn level(&self, level: u32) -> (Status, ur_exp_image_mem_native_handle_t) {
         let mut made = 0;
         let (ur, context) = (self.context.ur, self.context.raw);
@@ -194,18 +241,23 @@ impl<'a> Memory<'a> {
 
     #[track_caller]
     pub fn unsampled(&self) -> Result<Image<'a>, Stop> {
+        let (status, raw) = self.try_unsampled();
+        status.ok()?;
+        Ok(Image::adopt(self.context, self.device, raw, false))
+    }
+
+    pub fn try_unsampled(&self) -> (Status, ur_exp_image_native_handle_t) {
         let mut raw = 0;
         let (ur, context) = (self.context.ur, self.context.raw);
-        ur.urBindlessImagesUnsampledImageCreateExp(
+        let status = ur.urBindlessImagesUnsampledImageCreateExp(
             context,
             self.device,
             self.raw,
             &self.format,
             &self.desc,
             &mut raw,
-        )
-        .ok()?;
-        Ok(Image::adopt(self.context, self.device, raw, false))
+        );
+        (status, raw)
     }
 
     #[track_caller]
