@@ -114,7 +114,11 @@ fn heading(out: &mut String, text: &str) {
 
 /// The words by which generated files refer to a function.
 fn words(function: &Function) -> Vec<String> {
-    let mut words = vec![function.name.clone(), generate::pfn(function)];
+    let mut words = vec![
+        function.name.clone(),
+        generate::pfn(function),
+        generate::call_head(function),
+    ];
     words.extend(function.params_struct());
     words
 }
@@ -402,6 +406,7 @@ mod tests {
         for part in [
             "- function: urEnqueueUSMFill",
             "UR_APIEXPORT ur_result_t UR_APICALL urEnqueueUSMFill(",
+            "UR_PARAM_LIST(phEventWaitList, numEventsInWaitList) UR_PARAM(phEvent))",
             "pub unsafe extern \"C\" fn urEnqueueUSMFill(",
             "functions::urEnqueueUSMFill(",
             "table_of(hQueue.cast())",

@@ -20,6 +20,7 @@ pub mod support;
 
 pub use abi::pfn;
 pub use hal::entries;
+pub use print::call_head;
 
 use crate::level_zero::LevelZero;
 use crate::model::Spec;

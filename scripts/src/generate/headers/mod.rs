@@ -7,7 +7,7 @@ mod abi_model;
 mod cbind;
 mod comment;
 
-use super::{File, abi};
+use super::{File, abi, print};
 use crate::model::{Group, Item, Macro, Spec, Value};
 use abi_model::{getter, getter_pointer};
 use anyhow::{Context as _, Result};
@@ -189,7 +189,8 @@ fn macro_of(value: &Value) -> String {
     )
 }
 
-/// `ur_api_funcs.def`: `_UR_API(name)` for each function, tables first, for consumers' X macros.
+/// `ur_api_funcs.def`, for X macros: `_UR_API(name)` for each function, tables first; `UR_PARAMS(...)` for each
+/// call and its arguments.
 fn function_list(spec: &Spec) -> Result<String> {
     let in_tables = spec.tables.iter().flat_map(|table| &table.slots);
     let loader = spec.functions().filter(|function| function.table.is_none());
@@ -200,7 +201,7 @@ fn function_list(spec: &Spec) -> Result<String> {
         .collect();
     render(
         include_str!("../../../templates/ur_api_funcs.def.j2"),
-        context! { names },
+        context! { names, calls => print::calls(spec)? },
     )
 }
 

@@ -11,7 +11,7 @@ pub fn header(spec: &Spec) -> Result<String> {
         .groups
         .iter()
         .map(|group| {
-            let prototypes: Vec<String> = printers(group).iter().map(prototype).collect();
+            let prototypes: Vec<String> = printers(group).iter().filter_map(prototype).collect();
             context! { title => group.title.as_str(), prototypes }
         })
         .collect();
@@ -21,16 +21,17 @@ pub fn header(spec: &Spec) -> Result<String> {
     )
 }
 
-fn prototype(printer: &Printer) -> String {
+/// The prototype for a type. Those for calls come from the list of calls.
+fn prototype(printer: &Printer) -> Option<String> {
     let subject = match &printer.subject {
         Subject::Enumerator(name) => format!("enum {name} value"),
         Subject::Struct(found) => format!("const struct {} params", found.name),
-        Subject::Call(function) => format!("const struct {} *params", call_struct(function)),
+        Subject::Call(_) => return None,
     };
-    format!(
+    Some(format!(
         "UR_APIEXPORT ur_result_t UR_APICALL {}({subject}, char *buffer, const size_t buff_size, size_t *out_size);",
         printer.name
-    )
+    ))
 }
 
 const DOC: &str = "\

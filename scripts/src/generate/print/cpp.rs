@@ -1,8 +1,8 @@
-//! The parts of `ur_print.hpp` that depend on types. Its templates do the printing.
+//! The parts of `ur_print.hpp` that depend on types. Its template does the printing, and walks `calls`' list.
 
 use super::form::{self, Form, Property};
-use super::{call_struct, chained, distinct, properties, property_enums, render};
-use crate::model::{Enum, Function, Item, Param, Spec, Struct};
+use super::{chained, distinct, properties, property_enums, render};
+use crate::model::{Enum, Item, Spec, Struct};
 use anyhow::Result;
 use minijinja::{Value, context};
 
@@ -17,7 +17,6 @@ pub fn header(spec: &Spec) -> Result<String> {
         unions => items(union),
         properties => property_enums(spec).map(|found| property_enum(spec, found)).collect::<Vec<_>>(),
         structs => spec.structs().map(|found| structure(spec, found)).collect::<Vec<_>>(),
-        calls => spec.functions().map(|function| call(spec, function)).collect::<Vec<_>>(),
         chained => chained(spec).map(|(tag, found)| context! { tag => tag.name.as_str(), name => found.name.as_str() }).collect::<Vec<_>>(),
     };
     render(
@@ -37,19 +36,21 @@ fn types(spec: &Spec) -> Vec<String> {
     declared.collect()
 }
 
-fn enumerators(_: &Spec, item: &Item) -> Option<Value> {
+fn enumerators(spec: &Spec, item: &Item) -> Option<Value> {
     let (name, values) = match item {
         // A version is printed as a number, by handwritten code.
         Item::Enum(found) if found.name != "ur_api_version_t" => (&found.name, &found.values),
         Item::Flags(found) => (&found.bit, &found.values),
         _ => return None,
     };
+    // The list of calls has the names of their numbers.
+    let of_call = |value: &str| spec.functions().any(|function| function.id == value);
     // The header prints types of `ur_api.h` only.
     let names: Vec<String> = distinct(values)
-        .filter(|value| value.header.is_none())
+        .filter(|value| value.header.is_none() && !of_call(&value.name))
         .map(|value| value.name.clone())
         .collect();
-    Some(context! { name, names })
+    Some(context! { name, names, calls => name == "ur_function_t" })
 }
 
 fn union(spec: &Spec, item: &Item) -> Option<Value> {
@@ -60,9 +61,7 @@ fn union(spec: &Spec, item: &Item) -> Option<Value> {
     let members: Vec<Value> = form::union_members(spec, &found.name)
         .into_iter()
         .map(|(tag, member)| {
-            let print = print(&form::member(spec, &found.name, member), member, &|name| {
-                format!("value.{name}")
-            });
+            let print = print(&form::member(spec, &found.name, member), &member.name);
             context! { tag, print }
         })
         .collect();
@@ -98,60 +97,32 @@ fn property_enum(spec: &Spec, found: &Enum) -> Value {
 }
 
 fn structure(spec: &Spec, found: &Struct) -> Value {
-    let members = members(spec, &found.name, &found.members, |name| {
-        format!("value.{name}")
-    });
+    let members: Vec<String> = found
+        .members
+        .iter()
+        .map(|member| print(&form::member(spec, &found.name, member), &member.name))
+        .collect();
     context! { name => found.name.as_str(), members }
 }
 
-fn call(spec: &Spec, function: &Function) -> Value {
-    let arguments = members(spec, &function.name, &function.params, |name| {
-        format!("*call->p{name}")
-    });
-    context! { name => call_struct(function), id => function.id.as_str(), arguments }
-}
-
-fn members(
-    spec: &Spec,
-    owner: &str,
-    list: &[Param],
-    place: impl Fn(&str) -> String,
-) -> Vec<String> {
-    list.iter()
-        .map(|param| print(&form::member(spec, owner, param), param, &place))
-        .collect()
-}
-
-/// The call that prints a member. `place` gives the expression of another member by name.
-fn print(form: &Form, param: &Param, place: &dyn Fn(&str) -> String) -> String {
-    let name = &param.name;
-    let at = place(name);
+/// The call that prints a member of `value`.
+fn print(form: &Form, name: &str) -> String {
+    let arguments = format!("\"{name}\", value.{name}");
     match form {
         Form::Number(_)
         | Form::Truth
         | Form::Named(_)
         | Form::Address
         | Form::Text
-        | Form::Pointer(_) => {
-            format!(".value(\"{name}\", {at})")
-        }
-        Form::Flags { bit, .. } => format!(".flags<{bit}>(\"{name}\", {at})"),
-        Form::Native => format!(".native(\"{name}\", {at})"),
-        Form::Bare | Form::Callback => format!(".bare(\"{name}\", {at})"),
-        Form::List(_, count) => format!(".list(\"{name}\", {at}, {})", place(count)),
-        Form::Array(_) => format!(".array(\"{name}\", {at})"),
-        Form::Chain => format!(".chain(\"{name}\", {at})"),
-        Form::Union { tag, .. } => format!(".choice(\"{name}\", {at}, {})", place(tag)),
-        Form::Info {
-            name: property,
-            size,
-        } => {
-            format!(
-                ".info(\"{name}\", {at}, {}, {})",
-                place(property),
-                place(size)
-            )
-        }
+        | Form::Pointer(_) => format!(".value({arguments})"),
+        Form::Flags { bit, .. } => format!(".flags<{bit}>({arguments})"),
+        Form::Native => format!(".native({arguments})"),
+        Form::Bare | Form::Callback => format!(".bare({arguments})"),
+        Form::List(_, count) => format!(".list({arguments}, value.{count})"),
+        Form::Array(_) => format!(".array({arguments})"),
+        Form::Chain => format!(".chain({arguments})"),
+        Form::Union { tag, .. } => format!(".choice({arguments}, value.{tag})"),
+        Form::Info { name, size } => format!(".info({arguments}, value.{name}, value.{size})"),
     }
 }
 

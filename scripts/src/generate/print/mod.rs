@@ -2,15 +2,17 @@
 //!
 //! They exist in C (`ur_print.h` and the loader's exports), C++ (`ur_print.hpp`) and Rust (`src/abi/print`).
 //! `form` has the form of each value. `c` and `cpp` write it in their language, around the templates in
-//! scripts/templates/print. Rust derives most forms from types; `rust` has the rest. The texts are the
-//! reference's.
+//! scripts/templates/print; `calls` writes the list of calls that both languages walk. Rust derives most forms
+//! from types; `rust` has the rest. The texts are the reference's.
 
 mod c;
+mod calls;
 mod cpp;
 mod form;
 mod rust;
 
 pub use c::exports;
+pub use calls::{entries as calls, head as call_head};
 pub use form::union_members;
 pub use rust::{note, unusual_arguments, unusual_properties};
 
@@ -68,13 +70,17 @@ fn printers(group: &Group) -> Vec<Printer<'_>> {
     types.chain(calls).collect()
 }
 
-/// The struct of a call's arguments. Printers name it even for a function without arguments.
-fn call_struct(function: &Function) -> String {
-    let id = function
+/// `QUEUE_CREATE` of `UR_FUNCTION_QUEUE_CREATE`.
+fn tag(function: &Function) -> &str {
+    function
         .id
         .strip_prefix("UR_FUNCTION_")
-        .unwrap_or(&function.id);
-    format!("ur_{}_params_t", id.to_lowercase())
+        .unwrap_or(&function.id)
+}
+
+/// The struct of a call's arguments. Printers name it even for a function without arguments.
+fn call_struct(function: &Function) -> String {
+    format!("ur_{}_params_t", tag(function).to_lowercase())
 }
 
 /// `queue_flags` from `ur_queue_flags_t`.
