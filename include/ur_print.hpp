@@ -1594,6 +1594,9 @@ inline const char *nameOf(enum ur_exp_event_flag_t value) {
 
 #undef UR_PRINT_NAME
 
+/// Prints the name of an enumerator; an undefined one has none.
+inline std::ostream &printName(std::ostream &os, const char *name) { return os << (name ? name : unknown); }
+
 /// The names of a set's bits; `T` is the enum of the bits.
 template <typename T> ur_result_t printFlag(std::ostream &os, uint32_t flag) {
   uint32_t rest = 0;
@@ -2625,428 +2628,343 @@ inline ur_result_t printTagged(std::ostream &os, const void *ptr, enum ur_exp_co
 } // namespace ur::details
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_function_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_structure_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_result_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_backend_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_init_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_loader_config_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_adapter_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_logger_level_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_platform_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_affinity_domain_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_partition_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_fp_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_mem_cache_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_local_mem_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_exec_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_memory_order_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_memory_scope_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_usm_access_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_throttle_reasons_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_launch_properties_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_context_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_context_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_mem_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_mem_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_mem_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_image_channel_order_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_image_channel_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_image_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_buffer_create_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_sampler_filter_mode_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_sampler_addressing_mode_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_sampler_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_host_mem_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_device_mem_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_pool_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_alloc_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_advice_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_pool_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_virtual_mem_granularity_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_virtual_mem_access_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_virtual_mem_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_physical_mem_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_physical_mem_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_program_metadata_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_program_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_program_build_status_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_program_binary_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_program_build_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_queue_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_queue_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_command_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_event_status_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_event_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_profiling_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_execution_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_launch_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_map_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_usm_migration_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_kernel_arg_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_group_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_sub_group_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_cache_config_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_kernel_exec_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_device_2d_block_array_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_async_usm_alloc_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_image_copy_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_image_copy_input_types_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_sampler_cubemap_filter_mode_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_external_mem_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_external_semaphore_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_image_mem_type_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_program_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_usm_host_alloc_register_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_peer_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_device_command_buffer_update_capability_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_command_buffer_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_command_buffer_command_info_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_host_task_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_enqueue_ext_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_enqueue_native_command_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_exp_event_flag_t value) {
-  const char *name = ur::details::nameOf(value);
-  return os << (name ? name : ur::details::unknown);
+  return ur::details::printName(os, ur::details::nameOf(value));
 }
 
 inline std::ostream &operator<<(std::ostream &os, enum ur_api_version_t value) {
