@@ -616,7 +616,15 @@ impl<D: Driver> LaneCore<D> {
     }
 
     /// Drops the lane once all of its commands have ended. Does not wait.
+    ///
+    /// A lane whose stream is idle is dropped here. A thread of the engine drops any other one later, at a time that no
+    /// caller knows. To destroy a stream or the memory of a context may wait for the device, and a program that makes
+    /// the device wait for itself would then never go on.
     pub fn retire(self: Arc<Self>) {
+        // The program may have destroyed an adopted stream with the queue.
+        if !self.status.is_retired() {
+            self.ends_idle();
+        }
         let tip = self.tip();
         self.status.retire();
         self.owner.scope().add_orphan(&tip);
@@ -633,6 +641,22 @@ impl<D: Driver> LaneCore<D> {
         {
             engine.wait_to_release(&tip);
         }
+    }
+
+    /// Whether the stream is idle as the program releases the queue: all of its commands are complete then. False if the
+    /// driver cannot tell.
+    fn ends_idle(&self) -> bool {
+        let known = D::TRACKS || self.engine.is_deterministic() || self.engine.check().is_err();
+        if known || self.is_stream_captured() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let idle = D::is_idle(&self.native).is_ok_and(|idle| idle);
+        if idle {
+            self.record_end(state.order.epoch());
+            self.forget_complete(&mut state);
+        }
+        idle
     }
 
     #[inline]

@@ -44,6 +44,24 @@ fn a_queue_may_be_released_with_work_pending_when_polled() {
     a_queue_may_be_released_with_work_pending::<Polled>();
 }
 
+/// The program has not waited for the commands, so that nobody knows of their end, where the driver does not track.
+#[test]
+fn an_idle_queue_ends_on_the_thread_that_releases_it() {
+    let fixture = Fixture::<Polled>::new();
+    let shown = fixture.in_order();
+    shown.with_native(|lane| lane.foreign(50)).unwrap();
+    for queue in [fixture.in_order(), fixture.out_of_order(), shown] {
+        launch_only(&queue, 1, &[]);
+        fixture.driver.run();
+        queue.retain();
+        queue.release().unwrap();
+        drop(queue);
+    }
+    assert!(fixture.driver.lanes.lock().unwrap().is_empty());
+    assert_eq!(fixture.engine.live_threads(), 0);
+    assert_eq!(fixture.driver.ran(), [50, 1, 1, 1]);
+}
+
 #[test]
 fn an_engine_ends_with_the_last_reference_of_its_adapter() {
     let slot = EngineSlot::<Tracked>::default();
