@@ -17,6 +17,7 @@
 //! | `faults` | each call of the driver failing once |
 //! | `foreign` | foreign code with streams of its own, for the others |
 //! | `graph` | command buffers |
+//! | `held` | a device that foreign code holds back |
 //! | `host_memory` | buffers over host memory |
 //! | `images` | images and samplers |
 //! | `launch` | drivers with one launch function or two |
@@ -43,6 +44,7 @@ mod fake_driver;
 mod faults;
 mod foreign;
 mod graph;
+mod held;
 mod host_memory;
 mod images;
 mod launch;

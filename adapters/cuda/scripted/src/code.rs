@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 
 use crate::driver::*;
 use crate::stream::Command;
+use crate::strict::{Code, hold_idle, hold_loaded};
 
 type Handle = *mut c_void;
 
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     options: *const c_int,
     values: *const Handle,
 ) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuModuleLoadDataEx") {
         return code;
     }
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     driver.variables.retain(|(own, _), _| *own != module.addr());
     match driver.modules.remove(&module.addr()) {
         Some(()) => SUCCESS,
@@ -427,7 +428,7 @@ fn launch(
     stream: Handle,
     (params, extra): (*const Handle, *const Handle),
 ) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_loaded(stream, Code::Function(function.addr()));
     let own = driver.context_of_stream(stream);
     if let Some(code) = driver.belongs(name, own) {
         return code;

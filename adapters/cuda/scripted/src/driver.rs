@@ -15,6 +15,7 @@ use crate::peers::Access;
 use crate::pool::{Block, Pool};
 use crate::script::Script;
 use crate::stream::{Event, Stream};
+use crate::strict::{Loaded, Strictness};
 
 /// The driver's error codes in use.
 pub const SUCCESS: u32 = 0;
@@ -112,6 +113,9 @@ pub struct FakeDriver {
     /// Whether devices have links between them, and which contexts have access to which: from, to.
     pub can_peer: bool,
     pub links: [[bool; MAX_DEVICES]; MAX_DEVICES],
+    /// Whether calls wait for work that the real driver may wait for.
+    pub strictness: Strictness,
+    pub loaded: Loaded,
     /// Contents of the variables that programs may look up, by name.
     pub variables: BTreeMap<(usize, String), Box<[u8]>>,
 }
@@ -206,6 +210,7 @@ pub fn hold() -> DriverGuard {
 impl FakeDriver {
     /// A driver as a program that cannot call `script` describes it: `SCRIPTED_CUDA_DEVICES` is the number of
     /// devices, `SCRIPTED_CUDA_LINKS=0` takes the links between them, `SCRIPTED_CUDA_PAGES=0` their pages.
+    /// `SCRIPTED_CUDA_STRICT=1` makes calls wait where the real driver may, `2` under its lock.
     fn of_environment() -> Self {
         let number = |name| std::env::var(name).ok()?.parse::<usize>().ok();
         let devices = number("SCRIPTED_CUDA_DEVICES").unwrap_or(1);
@@ -213,6 +218,7 @@ impl FakeDriver {
             more_devices: devices.clamp(1, MAX_DEVICES) - 1,
             can_peer: number("SCRIPTED_CUDA_LINKS") != Some(0),
             without_pages: number("SCRIPTED_CUDA_PAGES") == Some(0),
+            strictness: Strictness::of(number("SCRIPTED_CUDA_STRICT").unwrap_or(0)),
             ..Self::default()
         }
     }

@@ -6,6 +6,7 @@ use crate::code::{items_of, made};
 use crate::driver::*;
 use crate::image::boxes;
 use crate::stream::Command;
+use crate::strict::hold_idle;
 
 type Handle = *mut c_void;
 
@@ -246,7 +247,7 @@ pub extern "C" fn cuGraphClone(copy: *mut Handle, graph: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphInstantiateWithFlags(made: *mut Handle, graph: Handle, _: u64) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuGraphInstantiateWithFlags") {
         return code;
     }
@@ -277,7 +278,7 @@ pub extern "C" fn cuGraphLaunch(made: Handle, stream: Handle) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuGraphExecDestroy(made: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     match driver.launchable.remove(&made.addr()) {
         Some(_) => SUCCESS,
         None => code(driver.broken("a graph destroyed twice")),

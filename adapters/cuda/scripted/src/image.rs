@@ -9,6 +9,7 @@ use crate::driver::*;
 use crate::memory::{allocate, deallocate};
 use crate::peers::device_of;
 use crate::stream::Command;
+use crate::strict::hold_idle;
 
 type Handle = *mut c_void;
 
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn cuArray3DCreate_v2(
     array: *mut Handle,
     what: *const ArrayDescription,
 ) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuArray3DCreate") {
         return code;
     }
@@ -272,7 +273,7 @@ pub unsafe extern "C" fn cuArray3DCreate_v2(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuArrayDestroy(array: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuArrayDestroy") {
         return code;
     }
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn cuMipmappedArrayCreate(
     what: *const ArrayDescription,
     levels: c_uint,
 ) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuMipmappedArrayCreate") {
         return code;
     }
@@ -365,7 +366,7 @@ pub unsafe extern "C" fn cuMipmappedArrayGetLevel(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMipmappedArrayDestroy(mipmap: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuMipmappedArrayDestroy") {
         return code;
     }

@@ -23,6 +23,7 @@ mod pool;
 mod script;
 mod share;
 mod stream;
+mod strict;
 mod work;
 
 pub use script::Fault;

@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::driver::*;
 use crate::peers::{Description, descriptions, device_of, grant};
 use crate::share;
+use crate::strict::hold_idle;
 
 fn layout(bytes: usize) -> Option<Layout> {
     Layout::from_size_align(bytes.max(1), 4096).ok()
@@ -27,7 +28,7 @@ pub fn deallocate(start: usize, bytes: usize) {
 }
 
 fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32> {
-    let mut driver = hold();
+    let mut driver = hold_idle(of_device.then(current));
     if let Some(code) = driver.acts(name) {
         return Err(code);
     }
@@ -41,7 +42,7 @@ fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32>
 }
 
 fn free(start: usize, name: &str) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     driver.pump();
     match driver.blocks.remove(&start) {
         Some(block) => {
@@ -88,7 +89,7 @@ const ALREADY_REGISTERED: u32 = 712;
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, _: c_uint) -> u32 {
-    let (mut driver, at) = (hold(), start.addr());
+    let (mut driver, at) = (hold_idle(None), start.addr());
     if let Some(code) = driver.acts("cuMemHostRegister") {
         return code;
     }
@@ -102,7 +103,7 @@ pub extern "C" fn cuMemHostRegister_v2(start: *mut c_void, bytes: usize, _: c_ui
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemHostUnregister(start: *mut c_void) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     if let Some(code) = driver.acts("cuMemHostUnregister") {
         return code;
     }

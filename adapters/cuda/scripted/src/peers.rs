@@ -16,6 +16,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use crate::driver::*;
 use crate::image::boxes;
 use crate::stream::Command;
+use crate::strict::hold_idle;
 
 type Handle = *mut c_void;
 
@@ -176,7 +177,7 @@ pub unsafe extern "C" fn cuDeviceGetP2PAttribute(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     if let Some(code) = driver.acts("cuCtxEnablePeerAccess") {
         return code;
     }
@@ -195,7 +196,7 @@ pub extern "C" fn cuCtxEnablePeerAccess(peer: Handle, flags: c_uint) -> u32 {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuCtxDisablePeerAccess(peer: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     if let Some(code) = driver.acts("cuCtxDisablePeerAccess") {
         return code;
     }

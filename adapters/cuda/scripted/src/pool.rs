@@ -9,6 +9,7 @@ use crate::driver::*;
 use crate::memory::{allocate, deallocate};
 use crate::peers::{Access, Description, READ_WRITE, descriptions, device_of, grant};
 use crate::stream::Command;
+use crate::strict::hold_idle;
 
 pub struct Pool {
     /// The device that owns its memory, and the access of others to it.
@@ -181,7 +182,7 @@ impl FakeDriver {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemPoolCreate(pool: *mut *mut c_void, what: *const Properties) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     if let Some(code) = driver.called("cuMemPoolCreate") {
         return code;
     }
@@ -294,7 +295,7 @@ pub unsafe extern "C" fn cuMemPoolSetAccess(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuMemPoolTrimTo(pool: *mut c_void, keep: usize) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(None);
     if let Some(code) = driver.called("cuMemPoolTrimTo") {
         return code;
     }

@@ -8,6 +8,7 @@ use crate::image::boxes;
 use crate::peers::{Reach, device_of};
 use crate::share::{counts_of, happened, recorded};
 use crate::stream::{Command, Event, Stream, wait_until};
+use crate::strict::{Code, hold_idle, hold_loaded};
 
 type Handle = *mut c_void;
 
@@ -22,7 +23,7 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
     _: c_uint,
     _: c_int,
 ) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     if let Some(code) = driver.acts("cuStreamCreateWithPriority") {
         return code;
     }
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn cuStreamCreateWithPriority(
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuStreamDestroy_v2(stream: Handle) -> u32 {
-    let mut driver = hold();
+    let mut driver = hold_idle(Some(current()));
     driver.pump();
     match driver.streams.remove(&stream.addr()) {
         Some(stream) if stream.capture.is_some() => {
@@ -316,7 +317,10 @@ impl FakeDriver {
 }
 
 fn submit(name: &'static str, stream: Handle, command: Command) -> u32 {
-    let mut driver = hold();
+    let mut driver = match command {
+        Command::Fill { .. } => hold_loaded(stream, Code::Own(name)),
+        _ => hold(),
+    };
     let own = driver.context_of_stream(stream);
     if let Some(code) = driver.belongs(name, own) {
         return code;

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicU32;
 
 use ur::dl::{Binding, Library};
 
@@ -19,6 +20,7 @@ ur::dl::symbols! {
             cuStreamCreateWithPriority: unsafe extern "C" fn(*mut Handle, u32, i32) -> u32,
             cuStreamDestroy_v2: extern "C" fn(Handle) -> u32,
             cuStreamSynchronize: extern "C" fn(Handle) -> u32,
+            cuStreamWaitValue32_v2: extern "C" fn(Handle, u64, u32, u32) -> u32,
             cuStreamWaitEvent: extern "C" fn(Handle, Handle, u32) -> u32,
             cuEventCreate: unsafe extern "C" fn(*mut Handle, u32) -> u32,
             cuEventRecord: extern "C" fn(Handle, Handle) -> u32,
@@ -72,6 +74,17 @@ impl Foreign {
         // SAFETY: room for a handle.
         ok(unsafe { (self.driver.cuStreamCreateWithPriority)(&mut stream, 1, 0) });
         stream.expose_provenance()
+    }
+
+    /// Makes a stream wait until a word of the host is 1.
+    pub fn hold(&self, stream: usize, word: &AtomicU32) {
+        let at = std::ptr::from_ref(word).expose_provenance() as u64;
+        ok((self.driver.cuStreamWaitValue32_v2)(
+            handle(stream),
+            at,
+            1,
+            0,
+        ));
     }
 
     /// A new event, recorded on a stream.

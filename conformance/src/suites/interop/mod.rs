@@ -57,7 +57,7 @@ impl<'a> Setup<'a> {
             .ur
             .urContextGetNativeHandle(context.raw, &mut native);
         status.ok()?;
-        Ok(Self {
+        let setup = Self {
             native,
             words,
             used: AtomicUsize::new(0),
@@ -65,7 +65,17 @@ impl<'a> Setup<'a> {
             context,
             backend,
             memory,
-        })
+        };
+        setup.load()?;
+        Ok(setup)
+    }
+
+    /// Runs native work once. A driver may load its code at the first use, and wait for the device to do so, which
+    /// would never end while native work is held.
+    fn load(&self) -> Done {
+        let queue = self.in_order()?;
+        drop(self.fill(native(&queue)?, 0, &[], false)?);
+        queue.finish()
     }
 
     fn in_order(&self) -> Result<Queue, Stop> {

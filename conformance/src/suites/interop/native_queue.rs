@@ -69,6 +69,7 @@ fn host_copies_do_not_block(fixture: &Fixture) -> Done {
 /// A marker covers native work submitted before it and none submitted after it.
 fn markers_cover_native_work(fixture: &Fixture) -> Done {
     let (setup, queue) = shown(fixture)?;
+    let other = setup.in_order()?;
     let early = queue.marker(&[])?;
     let native_fill = setup.fill(native(&queue)?, 4, &[], true)?;
     let marker = queue.marker(&[])?;
@@ -77,7 +78,6 @@ fn markers_cover_native_work(fixture: &Fixture) -> Done {
         "an earlier event waits for later native work"
     );
     pending(&marker, "a marker did not wait for native work")?;
-    let other = setup.in_order()?;
     let far = other.marker(&[&marker])?;
     pending(&far, "another queue did not wait for native work")?;
     drop(native_fill);
@@ -242,9 +242,10 @@ fn two_queues_over_one_native_queue(fixture: &Fixture) -> Done {
 fn wait_for_adopted_event(fixture: &Fixture) -> Done {
     let setup = Setup::new(fixture)?;
     let source = setup.in_order()?;
+    let queues = [setup.in_order()?, setup.out_of_order()?];
     let native_fill = setup.fill(native(&source)?, 6, &[], true)?;
     let event = setup.context.adopt_event(native_fill.event())?;
-    let waiting = [setup.in_order()?, setup.out_of_order()?]
+    let waiting = queues
         .iter()
         .map(|queue| queue.marker(&[&event]))
         .collect::<Result<Vec<_>, Stop>>()?;

@@ -1,0 +1,76 @@
+//! A device that waits for foreign code, which goes on once a call of the adapter has returned.
+//!
+//! The driver may wait for the device in calls that free something, and lets no other call return meanwhile.
+
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use ur::abi::*;
+
+use super::fake_driver::{FakeDriver, alone_with, ur};
+use super::foreign::Foreign;
+use super::test_context::{TestContext, stream_of};
+
+/// Time after which a call counts as one that does not return.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Calls `run` while a stream is held back. Whether it returned by itself.
+fn returns_while_held(foreign: &Foreign, stream: usize, run: impl FnOnce()) -> bool {
+    let (word, late) = (AtomicU32::new(0), AtomicBool::new(false));
+    let (returned, returns) = channel::<()>();
+    std::thread::scope(|scope| {
+        let (late, word) = (&late, &word);
+        scope.spawn(move || {
+            late.store(returns.recv_timeout(TIMEOUT).is_err(), Ordering::Relaxed);
+            word.store(1, Ordering::Release);
+        });
+        foreign.hold(stream, word);
+        run();
+        // The other end is gone after the timeout.
+        let _ = returned.send(());
+    });
+    !late.into_inner()
+}
+
+/// Nothing of a queue that was finished and released is left to a thread, which would free it at any time: neither of
+/// one whose native handle was given out nor of one whose last command nobody has waited for.
+#[test]
+fn a_released_queue_frees_nothing_later() {
+    let name = "tests::held::a_released_queue_frees_nothing_later";
+    let strict = [("SCRIPTED_CUDA_STRICT", "2")];
+    alone_with(name, &strict, || {
+        let driver = FakeDriver::open();
+        let test_context = TestContext::new(64);
+        let foreign = Foreign::new();
+        let flags = ur_queue_flags_t(0);
+        let queue = test_context.queue(flags);
+        let stream = stream_of(queue);
+        for round in 0..20 {
+            let released = test_context.queue(flags);
+            if round % 2 == 0 {
+                stream_of(released);
+            }
+            let (to, byte) = (test_context.memory, 7_u8);
+            let pattern = (&raw const byte).cast();
+            let (list, none) = (null(), null_mut());
+            let code = ur!(Enqueue.pfnUSMFill(released, to, 1, pattern, 64, 0, list, none));
+            assert_eq!(code, UR_RESULT_SUCCESS);
+            assert_eq!(ur!(Queue.pfnRelease(released)), UR_RESULT_SUCCESS);
+            let mut event = null_mut();
+            let returned = returns_while_held(&foreign, stream, || {
+                // A thread that frees something gets the time to begin.
+                std::thread::sleep(Duration::from_millis(2));
+                let code = ur!(Enqueue.pfnEventsWait(queue, 0, list, &mut event));
+                assert_eq!(code, UR_RESULT_SUCCESS);
+            });
+            assert!(returned, "round {round}");
+            assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+            assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
+        }
+        foreign.end_use();
+        assert_eq!(ur!(Queue.pfnRelease(queue)), UR_RESULT_SUCCESS);
+        test_context.end(&driver);
+    });
+}
