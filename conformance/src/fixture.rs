@@ -53,10 +53,7 @@ impl Fixture {
         if !init.is_ok() {
             return Err(init.to_string());
         }
-        Self::find(ur, target).map_err(|stop| match stop {
-            Stop::Failed(message) | Stop::Skipped(message) => message,
-            Stop::Unsupported { what, .. } => what,
-        })
+        Self::find(ur, target).map_err(Stop::into_reason)
     }
 
     fn find(ur: &'static Api, target: &Target) -> Result<Self, Stop> {

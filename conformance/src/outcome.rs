@@ -28,6 +28,18 @@ impl Stop {
         Stop::Failed(format!("{} ({})", message.into(), here()))
     }
 
+    /// The reason without a place in the tests' source, for readers who ask for no test.
+    pub fn into_reason(self) -> String {
+        match self {
+            Stop::Failed(message) => match message.rsplit_once(" (") {
+                Some((reason, place)) if place.contains(".rs:") => reason.to_owned(),
+                _ => message,
+            },
+            Stop::Unsupported { what, .. } => what,
+            Stop::Skipped(reason) => reason,
+        }
+    }
+
     pub fn skipped(reason: impl Into<String>) -> Self {
         Stop::Skipped(reason.into())
     }
@@ -105,4 +117,18 @@ macro_rules! check_eq {
             return Err($crate::outcome::Stop::failed(format!("{what}: got {got:?}, expected {want:?}")));
         }
     }};
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stop;
+
+    #[test]
+    fn a_reason_has_no_place_in_the_source() {
+        let failed = Stop::failed("there is no device 5 (of 1)");
+        assert!(matches!(&failed, Stop::Failed(message) if message.contains("outcome.rs:")));
+        assert_eq!(failed.into_reason(), "there is no device 5 (of 1)");
+        let plain = Stop::Failed("none (at all)".to_owned());
+        assert_eq!(plain.into_reason(), "none (at all)");
+    }
 }
