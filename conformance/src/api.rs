@@ -3,6 +3,7 @@
 //! The methods are safe although C promises nothing about their arguments. Each call is itself under test,
 //! and a fault stays in the process that runs the test.
 
+use crate::in_progress::InCall;
 use crate::status::{Calls, Status};
 use std::ffi::{CStr, c_char, c_void};
 use ur::abi::*;
@@ -75,6 +76,7 @@ macro_rules! functions {
         #[allow(non_snake_case, clippy::too_many_arguments)]
         impl Api { $( $(
             pub fn $name(&self, $( $arg: $ty ),*) -> Status {
+                let _in_call = InCall::begin(number::$name);
                 // SAFETY: none. The behaviour of the callee with such arguments is under test.
                 let result = self.symbols.$name.map(|call| unsafe { call($( $arg ),*) });
                 self.calls.record(number::$name, result)

@@ -9,6 +9,7 @@ mod coverage;
 mod expectations;
 mod fixture;
 mod fresh;
+mod in_progress;
 mod kernels;
 mod leak;
 mod locate;
@@ -203,7 +204,8 @@ impl Cli {
             return Self::second(role, &target);
         }
         if let Some(kind) = self.worker {
-            worker::serve(tests, &target, kind == WorkerKind::Fresh)
+            let timeout = self.timeout.map(Duration::from_secs);
+            worker::serve(tests, &target, kind == WorkerKind::Fresh, timeout)
                 .map_err(|error| error.to_string())?;
             return Ok(ExitCode::SUCCESS);
         }

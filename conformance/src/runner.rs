@@ -67,7 +67,8 @@ impl Plan<'_> {
             .arg(self.target.device.to_string());
         command
             .arg("--worker")
-            .arg(if fresh { "fresh" } else { "ready" });
+            .arg(if fresh { "fresh" } else { "ready" })
+            .args(["--timeout", &self.timeout.as_secs().to_string()]);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         Ok(command)
     }

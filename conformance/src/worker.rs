@@ -6,15 +6,18 @@
 
 use crate::fixture::{Fixture, Identity, Target};
 use crate::fresh::Fresh;
-use crate::objects::failed_releases;
+use crate::objects::take_failed_elsewhere;
 use crate::outcome::{Raw, Stop};
 use crate::registry::{Body, Test};
 use crate::status::Called;
+use crate::{api, in_progress};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufRead as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// A message of a worker.
 #[derive(Debug, Serialize, Deserialize)]
@@ -30,9 +33,16 @@ pub enum Message {
     Calls(Vec<Called>),
 }
 
-/// Runs tests until standard input ends. `fresh`: tests that need a process of their own.
-pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()> {
+/// Runs tests until standard input ends. `fresh`: tests that need a process of their own. After `timeout` this process
+/// is killed, so that it says before where its threads are.
+pub fn serve(
+    tests: &[Test],
+    target: &Target,
+    fresh: bool,
+    timeout: Option<Duration>,
+) -> std::io::Result<()> {
     let mut out = protocol_stream()?;
+    let watch = Watch::start(timeout);
     let environment = if fresh {
         Fresh::open(target).map(Environment::Fresh)
     } else {
@@ -52,7 +62,9 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
         else {
             continue;
         };
+        watch.test(true);
         let outcome = environment.run(&tests[index]);
+        watch.test(false);
         report(
             &mut out,
             &Message::Ended {
@@ -64,6 +76,40 @@ pub fn serve(tests: &[Test], target: &Target, fresh: bool) -> std::io::Result<()
     report(&mut out, &Message::Calls(environment.calls()))?;
     environment.end();
     Ok(())
+}
+
+/// Writes where all threads are, to standard error, shortly before a test has taken too long.
+struct Watch(Option<Sender<bool>>);
+
+/// Time that is left for the report.
+const REPORT_TIME: Duration = Duration::from_secs(2);
+
+impl Watch {
+    fn start(timeout: Option<Duration>) -> Self {
+        let Some(limit) = timeout.and_then(|timeout| timeout.checked_sub(REPORT_TIME)) else {
+            return Self(None);
+        };
+        let (begun, begins) = channel();
+        let watch = move || {
+            while let Ok(begun) = begins.recv() {
+                if begun && begins.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                    let text = in_progress::report(api::FUNCTIONS);
+                    console::errln!("after {} s:\n{}", limit.as_secs(), text.trim_end());
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("watch".to_owned());
+        // Without such a thread a test that takes too long is killed without a report.
+        Self(thread.spawn(watch).is_ok().then_some(begun))
+    }
+
+    /// A test begins, or has ended.
+    fn test(&self, begins: bool) {
+        if let Some(watch) = &self.0 {
+            // The thread lives as long as this end.
+            let _ = watch.send(begins);
+        }
+    }
 }
 
 /// The surroundings of the tests.
@@ -97,7 +143,7 @@ impl Environment {
 
     /// Runs one test. A panic counts as a failure.
     pub fn run(&self, test: &Test) -> Raw {
-        failed_releases();
+        take_failed_elsewhere();
         let ended = catch_unwind(AssertUnwindSafe(|| match (&test.body, self) {
             (Body::Device(run), Environment::Ready(fixture)) => run(fixture),
             (Body::Process(run), Environment::Fresh(fresh)) => run(fresh),
@@ -106,11 +152,12 @@ impl Environment {
             )),
         }));
         let raw = ended.map_or_else(|payload| Raw::Failed(panic_text(&*payload)), Raw::from);
-        let refused = failed_releases();
+        let elsewhere = take_failed_elsewhere();
         match raw {
-            Raw::Passed if !refused.is_empty() => {
-                Raw::Failed(format!("on release: {}", refused.join(", ")))
-            }
+            raw if elsewhere.is_empty() => raw,
+            Raw::Passed => Raw::Failed(elsewhere.join(", ")),
+            // It may be the cause.
+            Raw::Failed(message) => Raw::Failed(format!("{message}; {}", elsewhere.join(", "))),
             raw => raw,
         }
     }

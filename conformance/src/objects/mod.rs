@@ -28,22 +28,27 @@ pub use usm::{Kind, Usm, alloc_info};
 use crate::status::Status;
 use std::sync::{Mutex, PoisonError};
 
-static FAILED_RELEASES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static FAILED_ELSEWHERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Records a failure that the function of the test does not return.
+pub fn failed_elsewhere(message: String) {
+    let mut failed = FAILED_ELSEWHERE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    failed.push(message);
+}
 
 /// Records a release that was refused.
 pub fn released(status: Status) {
     if !status.is_ok() {
-        let mut failed = FAILED_RELEASES
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        failed.push(status.to_string());
+        failed_elsewhere(format!("on release: {status}"));
     }
 }
 
-/// Takes the releases refused since the last call.
-pub fn failed_releases() -> Vec<String> {
+/// Takes the failures recorded since the last call.
+pub fn take_failed_elsewhere() -> Vec<String> {
     std::mem::take(
-        &mut FAILED_RELEASES
+        &mut FAILED_ELSEWHERE
             .lock()
             .unwrap_or_else(PoisonError::into_inner),
     )

@@ -7,16 +7,19 @@ mod native_capture;
 mod native_command;
 mod native_queue;
 
-use crate::check;
 use crate::fixture::Fixture;
 use crate::native_work::{Command, Fill, NativeWork, provider};
-use crate::objects::{Block, Context, Kind, Pool, Queue, Usm};
+use crate::objects::{Block, Context, Kind, Pool, Queue, Usm, failed_elsewhere};
 use crate::outcome::{Done, Stop};
 use crate::registry::Test;
 use crate::suites::enqueue::pending;
+use crate::{api, check, in_progress};
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
@@ -115,7 +118,11 @@ impl<'a> Setup<'a> {
             waits,
             held,
         };
-        self.backend.fill(&fill).map_err(Stop::failed)
+        let command = self.backend.fill(&fill).map_err(Stop::failed)?;
+        Ok(match held {
+            Some(_) => Box::new(Held::new(command)),
+            None => command,
+        })
     }
 
     /// A word that no command waits for yet.
@@ -136,6 +143,58 @@ impl<'a> Setup<'a> {
     /// Fails unless every byte of the setup's memory is `byte`.
     fn holds(&self, byte: u8, what: &str) -> Done {
         are_all(self.memory.host(), byte, what)
+    }
+}
+
+/// Longest time that a test holds native work back, as a gate stays closed.
+const HELD_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Native work that is held back.
+///
+/// After a time limit it is released and the test fails, so that a call that waits for it does not hang.
+struct Held {
+    command: Arc<Mutex<Box<dyn Command + Send>>>,
+    /// Its drop ends the thread that releases the work in time.
+    limit: Option<Sender<()>>,
+}
+
+impl Held {
+    fn new(command: Box<dyn Command + Send>) -> Self {
+        let command = Arc::new(Mutex::new(command));
+        let (limit, ends) = channel::<()>();
+        // The command ends on the thread of the test.
+        let late = Arc::downgrade(&command);
+        std::thread::spawn(move || {
+            if ends.recv_timeout(HELD_TIMEOUT) == Err(RecvTimeoutError::Timeout)
+                && let Some(command) = late.upgrade()
+            {
+                let seconds = HELD_TIMEOUT.as_secs();
+                let threads = in_progress::report(api::FUNCTIONS);
+                let threads = threads.trim_end().replace('\n', "; ");
+                failed_elsewhere(format!("native work was held for {seconds} s: {threads}"));
+                let mut command = command.lock().unwrap_or_else(PoisonError::into_inner);
+                command.release();
+            }
+        });
+        Self {
+            command,
+            limit: Some(limit),
+        }
+    }
+
+    fn command(&self) -> MutexGuard<'_, Box<dyn Command + Send>> {
+        self.command.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Command for Held {
+    fn release(&mut self) {
+        self.command().release();
+        self.limit = None;
+    }
+
+    fn event(&self) -> ur_native_handle_t {
+        self.command().event()
     }
 }
 

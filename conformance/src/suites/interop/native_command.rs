@@ -87,7 +87,8 @@ fn need_commands(fixture: &Fixture) -> Done {
     let queue = Context::new(fixture)?.in_order(fixture)?;
     fixture.require(UR_DEVICE_INFO_ENQUEUE_NATIVE_COMMAND_SUPPORT_EXP, || {
         nothing(&queue, Some(ignore))
-    })
+    })?;
+    queue.finish()
 }
 
 unsafe extern "C" fn ignore(_: ur_queue_handle_t, _: *mut c_void) {}
