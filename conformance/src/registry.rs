@@ -20,6 +20,8 @@ pub struct Test {
     pub suite: &'static str,
     pub name: Cow<'static, str>,
     pub body: Body,
+    /// Whether nothing of other tests may be left in its process, where that is possible.
+    pub apart: bool,
 }
 
 impl Test {
@@ -32,6 +34,7 @@ impl Test {
             suite,
             name: name.into(),
             body: Body::Device(Box::new(test)),
+            apart: false,
         }
     }
 
@@ -44,6 +47,15 @@ impl Test {
             suite,
             name: name.into(),
             body: Body::Process(Box::new(test)),
+            apart: true,
+        }
+    }
+
+    /// The test in a process in which no other test ran.
+    pub fn apart(self) -> Self {
+        Self {
+            apart: true,
+            ..self
         }
     }
 

@@ -98,9 +98,10 @@ impl Plan<'_> {
         let mut shared: Option<Worker> = None;
         while let Some(&index) = self.chosen.get(next.fetch_add(1, Ordering::Relaxed)) {
             let start = Instant::now();
-            let own = self.tests[index].needs_own_process();
+            let test = &self.tests[index];
+            let (own, apart) = (test.needs_own_process(), test.apart);
             // The shared worker is kept for the tests after one with its own process.
-            let worker = match if own { None } else { shared.take() } {
+            let worker = match if apart { None } else { shared.take() } {
                 Some(worker) => Ok(worker),
                 None => {
                     Worker::start(self, own).and_then(|worker| Ok(worker.ready(self.timeout)?.0))
@@ -111,7 +112,7 @@ impl Plan<'_> {
                     let outcome = worker.test(index, self.timeout);
                     let output = worker.output();
                     match outcome {
-                        Ok(outcome) if own => {
+                        Ok(outcome) if apart => {
                             worker.finish(self.timeout, calls);
                             (outcome, output)
                         }

@@ -1,6 +1,7 @@
 //! `ur-conformance` on the CUDA adapter, over the scripted driver, whose calls wait for the device wherever the real ones
 //! may: native work that a test holds back makes nobody wait without an end.
 
+#[allow(dead_code)]
 mod support;
 
 use std::os::unix::fs::symlink;
@@ -22,7 +23,7 @@ fn native_work_is_held_back_by_nobody_else() {
     let adapter = link("libur_adapter_cuda.so", "libur_adapter_cuda.so.0");
     let expectations = folder.path().join("none.yml");
     std::fs::write(&expectations, "[]").expect("a file");
-    // One worker, so that each test comes right after another one that has released its queues.
+    // One process, so that each test comes right after another one that has released its queues.
     let said = success(
         clean(PROGRAM)
             .arg("--loader")
@@ -32,7 +33,7 @@ fn native_work_is_held_back_by_nobody_else() {
             .env("SCRIPTED_CUDA_STRICT", "2")
             .arg("--expectations")
             .arg(&expectations)
-            .args(["--jobs", "1", "--filter", "native_queue::"])
+            .args(["--in-process", "--filter", "native_queue::"])
             .args(["--filter", "native_command::in_order"])
             .args(["--filter", "native_command::freed_block_waits"]),
     );
