@@ -1,5 +1,5 @@
-//! `ur-conformance` on the CUDA adapter, over the scripted driver, whose calls wait for the device wherever the real ones
-//! may: native work that a test holds back makes nobody wait without an end.
+//! `ur-conformance` on the CUDA adapter over the scripted driver, whose calls wait for the device wherever the real ones
+//! may. Native work that a test holds back makes nobody wait without an end.
 
 #[allow(dead_code)]
 mod support;
@@ -23,7 +23,7 @@ fn native_work_is_held_back_by_nobody_else() {
     let adapter = link("libur_adapter_cuda.so", "libur_adapter_cuda.so.0");
     let expectations = folder.path().join("none.yml");
     std::fs::write(&expectations, "[]").expect("a file");
-    // One process, so that each test comes right after another one that has released its queues.
+    // In one process each test begins right after another one has released its queues.
     let said = success(
         clean(PROGRAM)
             .arg("--loader")

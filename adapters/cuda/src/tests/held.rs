@@ -34,8 +34,8 @@ fn returns_while_held(foreign: &Foreign, stream: usize, run: impl FnOnce()) -> b
     !late.into_inner()
 }
 
-/// Nothing of a queue that was finished and released is left to a thread, which would free it at any time: neither of
-/// one whose native handle was given out nor of one whose last command nobody has waited for.
+/// Nothing of an idle queue is left to a thread, which would free it at any time after the release. The native handle of
+/// every second queue was given out, and nobody has waited for its last command.
 #[test]
 fn a_released_queue_frees_nothing_later() {
     let name = "tests::held::a_released_queue_frees_nothing_later";
