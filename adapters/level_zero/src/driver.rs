@@ -102,10 +102,14 @@ impl Driver for LevelZero {
 
     /// A batch that nobody asked for is not submitted.
     fn is_seen_done(_: &Lane, marker: &Marker) -> Result<bool> {
-        match marker {
-            Marker::Event(event) if event.is_batched() => Ok(false),
-            _ => marker.is_done(),
+        match Self::is_held_back(marker) {
+            true => Ok(false),
+            false => marker.is_done(),
         }
+    }
+
+    fn is_held_back(marker: &Marker) -> bool {
+        matches!(marker, Marker::Event(event) if event.is_batched())
     }
 
     fn flush(lane: &Lane) -> Result<()> {

@@ -84,6 +84,14 @@ impl Body for Kernel {
     const KIND: Kind = Kind::Kernel;
 }
 
+impl Drop for Kernel {
+    /// The driver keeps neither the code nor the private memory of a native kernel for launches that run.
+    fn drop(&mut self) {
+        let codes = std::mem::take(&mut self.codes);
+        self.program.context().drop_after_use(codes);
+    }
+}
+
 impl hal::Kernel<LevelZero> for Kernel {
     fn get_info(this: &Object<Self>, what: KernelInfo, out: InfoOut<'_>) -> Result<()> {
         match what {

@@ -31,6 +31,7 @@ use ur::timeline::rank;
 use ur::timeline::sync::Mutex;
 
 use crate::LevelZero;
+use crate::context::NativeContext;
 use crate::device::Device;
 use crate::exec::{self, Copies, Native, Part};
 use crate::lz::Import;
@@ -451,11 +452,15 @@ pub fn on_buffers(work: Work<LevelZero>, dst: Option<&Mem>, src: Option<&Mem>) -
     }
 }
 
-/// Drops what commands may use once everything enqueued in the context has ended.
-fn drop_when_finished(context: &OfContext, used: impl Send + 'static, what: &str) {
-    let done = context.when_finished(move || drop(used));
-    if let Err(error) = done.or_else(|_| context.finish()) {
-        log::error!("{what} ended early: {:?}", error.code());
+/// Foreign memory that ends with its buffer.
+struct Owned {
+    context: Arc<NativeContext>,
+    start: usize,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        exec::free(&self.context, self.start);
     }
 }
 
@@ -469,7 +474,7 @@ impl Drop for Mem {
                 let import = copy.import.lock().take();
                 // The wait for the end failed: what still runs may use the import.
                 if import.is_some() && !copy.is_over.load(Ordering::Acquire) {
-                    drop_when_finished(&self.context, import, "an import of host memory");
+                    self.context.drop_after_use(import);
                 }
             }
             // Pending commands may wait for the copies of them.
@@ -477,15 +482,17 @@ impl Drop for Mem {
                 copies
                     .addresses()
                     .for_each(|at| self.context.free_buffer(at));
-                drop_when_finished(&self.context, Arc::clone(copies), "a buffer");
+                self.context.drop_after_use(Arc::clone(copies));
             }
-            Storage::User { own: true } => {
-                exec::free(&self.context.domain().state().native, self.address);
-            }
+            // Pending commands may use the memory.
+            Storage::User { own: true } => self.context.drop_after_use(Owned {
+                context: Arc::clone(&self.context.domain().state().native),
+                start: self.address,
+            }),
             Storage::User { own: false } | Storage::Parent(_) => {}
             // Pending commands may use the native images.
             Storage::Image(ref image) if self.uses.has(Use::Reads) => {
-                drop_when_finished(&self.context, Arc::clone(image), "an image");
+                self.context.drop_after_use(Arc::clone(image));
             }
             Storage::Image(_) => {}
         }

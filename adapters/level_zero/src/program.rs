@@ -128,6 +128,15 @@ impl Body for Program {
     const KIND: Kind = Kind::Program;
 }
 
+impl Drop for Program {
+    /// Commands may use variables of the native modules.
+    fn drop(&mut self) {
+        let modules = self.parts.iter().filter_map(|part| part.module().ok());
+        let modules: Vec<_> = modules.collect();
+        self.context().drop_after_use(modules);
+    }
+}
+
 /// What becomes of symbols that a built module imports and that nothing brings.
 #[derive(Clone, Copy)]
 pub enum Symbols {
@@ -388,8 +397,9 @@ impl Program {
     ) -> Result<()> {
         let options = options.unwrap_or_default();
         let symbols = Symbols::of(flags, UR_RESULT_ERROR_PROGRAM_BUILD_FAILURE);
-        self.parts
-            .for_each(devices, |part| part.build(self.context(), options, symbols))
+        self.parts.for_each(devices, |part| {
+            self.remake(part, || part.build(self.context(), options, symbols))
+        })
     }
 
     fn compile<'a>(
@@ -398,7 +408,18 @@ impl Program {
         options: Option<&CStr>,
     ) -> Result<()> {
         let options = options.unwrap_or_default();
-        self.parts.for_each(devices, |part| part.compile(options))
+        self.parts
+            .for_each(devices, |part| self.remake(part, || part.compile(options)))
+    }
+
+    /// Replaces the module of a part, which commands may use.
+    fn remake(&self, part: &Part, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = part.module().ok();
+        let made = make();
+        if let Some(before) = before {
+            self.context().drop_after_use(before);
+        }
+        made
     }
 
     pub fn check_context(&self, context: &OfContext) -> Result<()> {

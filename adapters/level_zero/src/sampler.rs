@@ -213,11 +213,7 @@ impl Drop for Sampler {
     fn drop(&mut self) {
         // Pending launches may use the native samplers.
         if *self.is_used.get_mut() {
-            let last = Arc::clone(&self.natives);
-            let done = self.context.when_finished(move || drop(last));
-            if let Err(error) = done.or_else(|_| self.context.finish()) {
-                log::error!("a sampler was destroyed early: {:?}", error.code());
-            }
+            self.context.drop_after_use(Arc::clone(&self.natives));
         }
     }
 }

@@ -16,6 +16,7 @@
 //! | `pages` | pools with device memory in pages |
 //! | `queries` | queries of which the driver fails a call |
 //! | `random` | random programs, with and without failures |
+//! | `released` | what programs release while commands use it |
 //! | `reported` | faults that users of Intel's adapter reported |
 //! | `slices` | the compute slices of tiles |
 //! | `variables` | variables that users set for Intel's adapters |
@@ -31,6 +32,7 @@ mod mipmaps;
 mod pages;
 mod queries;
 mod random;
+mod released;
 mod reported;
 mod slices;
 mod spirv;

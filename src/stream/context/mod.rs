@@ -103,6 +103,12 @@ impl<D: Driver> Context<D> {
         }
     }
 
+    /// Drops what commands may use once everything enqueued in the context so far has ended: before this returns if it
+    /// has, else later. Never blocks, and the commands do not see it.
+    pub fn drop_after_use(&self, what: impl Send + Sync + 'static) {
+        self.domain.drop_after_use(what);
+    }
+
     /// Called after foreign memory at some address has become another, or its access has changed:
     /// commands look anew for memory that their device reaches.
     pub fn access_changed(&self) {

@@ -237,6 +237,12 @@ pub trait Driver: Backend + Payload {
         Self::is_done(marker)
     }
 
+    /// Whether the marker is of work that is not submitted before somebody watches the marker.
+    fn is_held_back(marker: &Self::Marker) -> bool {
+        let _ = marker;
+        false
+    }
+
     /// Makes the device start all submitted work, where a driver may delay that. Querying, watching
     /// or waiting for a marker implies it.
     fn flush(lane: &Self::Lane) -> Result<()> {

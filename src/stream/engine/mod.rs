@@ -375,6 +375,28 @@ impl<D: Driver> Engine<D> {
         Ok(())
     }
 
+    /// Drops `what` on a thread of the engine once `used` has ended. Returns it if a lane takes no marker, as one that
+    /// foreign code captures, where [`Engine::when`] would let the commands fail whose end nobody knows; also if it would
+    /// submit what a lane holds back.
+    pub(crate) fn drop_after<T: Send + Sync + 'static>(
+        self: &Arc<Self>,
+        used: &Frontier,
+        what: Arc<T>,
+    ) -> std::result::Result<(), Arc<T>> {
+        for point in used.points() {
+            match self.mark_anyway(point) {
+                Ok(Some(mark)) if D::is_held_back(&mark.marker) => return Err(what),
+                Ok(_) => {}
+                Err(_) => return Err(what),
+            }
+        }
+        let last = Arc::clone(&what);
+        if self.when(used.clone().into(), move |_| drop(last)).is_err() {
+            self.wait_to_release(used);
+        }
+        Ok(())
+    }
+
     /// Runs a job on a thread of the engine once `before` has ended, or the driver is lost. The job
     /// receives the failure of a command in `before`. Until then the marker requests in `before`
     /// are held: a later marker could cover a command that waits for this job.

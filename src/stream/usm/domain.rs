@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::ffi::c_void;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// The queues of a context, and their number after the last removal of ended ones.
@@ -44,7 +44,13 @@ pub struct Domain<D: Driver> {
     queues: Mutex<Queues>,
     reusable: Reusables,
     pub(crate) memory: Memory<D>,
+    /// What commands may use whose end cannot be awaited now. Looked at after each wait.
+    retained: Mutex<Vec<Retained>>,
+    has_retained: AtomicBool,
 }
+
+/// What commands may use, with what proves that they have ended.
+type Retained = (Frontier, Arc<dyn Send + Sync>);
 
 impl<D: Driver> Deref for Domain<D> {
     type Target = Scope<D>;
@@ -66,6 +72,8 @@ impl<D: Driver> Domain<D> {
             queues: Mutex::default(),
             reusable: Reusables::default(),
             memory: Memory::default(),
+            retained: Mutex::default(),
+            has_retained: AtomicBool::new(false),
         });
         engine.add_context(Arc::downgrade(&domain) as Weak<dyn Pending<D>>);
         domain
@@ -151,6 +159,42 @@ impl<D: Driver> Domain<D> {
         self.lanes.park(&lanes);
     }
 
+    /// Drops what commands may use once everything enqueued so far has ended.
+    pub(crate) fn drop_after_use(&self, what: impl Send + Sync + 'static) {
+        // Nothing ends in a forked child.
+        if self.engine().check().is_err() {
+            return;
+        }
+        let used = self.poll_everything();
+        self.drop_ended();
+        if used.is_done() {
+            return;
+        }
+        if let Err(left) = self.engine().drop_after(&used, Arc::new(what)) {
+            let mut retained = self.retained.lock();
+            retained.push((used, left));
+            self.has_retained.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn drop_ended(&self) {
+        if self.has_retained.load(Ordering::Relaxed) {
+            self.drop_some();
+        }
+    }
+
+    #[cold]
+    fn drop_some(&self) {
+        let mut retained = self.retained.lock();
+        let is_over = |(used, _): &mut Retained| used.is_done();
+        let ended: Vec<_> = retained.extract_if(.., is_over).collect();
+        self.has_retained
+            .store(!retained.is_empty(), Ordering::Relaxed);
+        // Dropped without the lock.
+        drop(retained);
+        drop(ended);
+    }
+
     /// Queries completion without blocking on a lane's lock, for drivers that do not track.
     pub(crate) fn observe(&self) {
         let lanes = self.lanes.busy();
@@ -162,8 +206,9 @@ impl<D: Driver> Domain<D> {
         self.lanes.park(&lanes);
     }
 
-    /// Releases completed memory beyond the pools' thresholds.
+    /// Releases completed memory beyond the pools' thresholds, and what completed commands used.
     pub(crate) fn settle(&self) {
+        self.drop_ended();
         if self.memory.wants_settling() {
             self.poll();
             self.memory.settle();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use ze::*;
 
 use crate::entry::{Answer, array, chained, given, put};
+use crate::image::{Uses, Using};
 use crate::memory::{self, Mapped};
 use crate::object::Objects;
 use crate::{device, pages, script};
@@ -34,6 +35,8 @@ const MARKS: [(ze_external_semaphore_ext_flags_t, u64); 2] = [
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub struct Semaphore {
+    device: usize,
+    uses: Uses,
     memory: Mapped,
     counts: bool,
 }
@@ -68,6 +71,10 @@ impl Semaphore {
 }
 
 impl Command {
+    pub fn begin(&self) -> Using {
+        self.semaphore.uses.begin()
+    }
+
     pub fn run(&self) -> Answer {
         if !self.is_wait {
             let count = if self.semaphore.counts { self.value } else { 1 };
@@ -115,7 +122,7 @@ entries! {
         device: ze_device_handle_t, desc: *const ze_external_semaphore_ext_desc_t,
         out: *mut ze_external_semaphore_ext_handle_t,
     ) {
-        device::index(device)?;
+        let device = device::index(device)?;
         script::present()?;
         let desc = given(desc)?;
         let known = MARKS.iter().position(|(flag, _)| *flag == desc.flags);
@@ -124,7 +131,7 @@ entries! {
         let file = file.ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?.fd;
         let file = memory::duplicate(file, BYTES)?;
         let memory = Mapped::of(file, BYTES).ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)?;
-        let own = Semaphore { memory, counts: known == 1 };
+        let own = Semaphore { device, uses: Uses::default(), memory, counts: known == 1 };
         if own.word(1).load(Ordering::Relaxed) != MARKS[known].1 {
             return Err(ZE_RESULT_ERROR_INVALID_ARGUMENT);
         }
@@ -132,7 +139,9 @@ entries! {
     }
 
     fn zeDeviceReleaseExternalSemaphoreExt(semaphore: ze_external_semaphore_ext_handle_t) {
-        SEMAPHORES.remove(semaphore.0).map(drop)
+        let own = SEMAPHORES.remove(semaphore.0)?;
+        own.uses.check_over("semaphore", own.device);
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ impl Uses {
     }
 
     /// The interface forbids to destroy what a command uses. Those of a lost device run no more.
-    fn check_over(&self, kind: &str, device: usize) {
+    pub fn check_over(&self, kind: &str, device: usize) {
         let runs = script::device_present(device).is_ok();
         if runs && self.0.load(Ordering::Acquire) > 0 {
             script::broken(format!("a {kind} is destroyed in use"));
@@ -80,8 +80,8 @@ enum Owner {
 /// A row of linear memory begins at a multiple of these bytes.
 pub const PITCH_BYTES: usize = 64;
 
-/// The next bindless image's number: the place of its state, which has 64 bytes.
-static NEXT: AtomicU64 = AtomicU64::new(64);
+/// The next bindless image's number: the place of its state, which has 64 bytes. No other argument of a kernel is alike.
+static NEXT: AtomicU64 = AtomicU64::new(0x5eed_1a6e_0000_0040);
 
 impl Bytes {
     fn at(owner: Owner, start: usize, pitch: usize, rows: usize) -> Self {
@@ -349,6 +349,12 @@ impl Image {
     pub fn is_like(&self, part: &Part, from: &Self, from_part: &Part) -> bool {
         self.pixel == from.pixel && part.region == from_part.region
     }
+}
+
+/// Begins the use of a bindless image by a kernel that takes this number.
+pub fn begin_by_number(number: u64) -> Option<Using> {
+    let found = IMAGES.find(|image| image.number == Some(number))?;
+    Some(found.uses.begin())
 }
 
 /// Finds an image for a command of a device.

@@ -8,7 +8,7 @@ use ze::*;
 
 use crate::device::MAX_GROUP_SIZE;
 use crate::entry::{Answer, array, bytes_out, chained, given, put};
-use crate::image::{self, IMAGES, Image, SAMPLERS, Sampler, Using};
+use crate::image::{self, IMAGES, Image, SAMPLERS, Sampler, Uses, Using};
 use crate::object::{Objects, hold};
 use crate::spirv::{self, Parameter};
 use crate::{cl, module};
@@ -42,8 +42,9 @@ pub struct Kernel {
     /// None without OpenCL: a launch does nothing.
     code: Option<Arc<cl::Kernel>>,
     settings: Mutex<Settings>,
+    uses: Uses,
     /// The code needs its module.
-    _module: Arc<module::Module>,
+    module: Arc<module::Module>,
 }
 
 pub static KERNELS: Objects<Kernel> = Objects::of("kernel");
@@ -182,14 +183,23 @@ impl Launch {
         })
     }
 
-    /// The uses of images and samplers, from the submission to the end.
+    /// The uses of the code, images and samplers, from the submission to the end.
     pub fn uses(&self) -> Vec<Using> {
         let of = |one: &Argument| match one {
             Argument::Image(image) => Some(image.uses.begin()),
             Argument::Sampler(sampler) => Some(sampler.uses.begin()),
-            _ => None,
+            Argument::Pointer(at) => image::begin_by_number(*at as u64),
+            Argument::Value(bytes) => {
+                let number = bytes
+                    .first_chunk()
+                    .filter(|first| first.len() == bytes.len());
+                image::begin_by_number(u64::from_ne_bytes(*number?))
+            }
+            Argument::Local(_) => None,
         };
-        self.arguments.iter().filter_map(of).collect()
+        let arguments = self.arguments.iter().filter_map(of);
+        let code = [self.kernel.uses.begin(), self.kernel.module.uses.begin()];
+        arguments.chain(code).collect()
     }
 
     pub fn run(&self) -> Answer {
@@ -313,12 +323,14 @@ entries! {
             offset: [0; 3],
             indirect: 0,
         };
-        let kernel = Kernel { name, facts, code, settings: Mutex::new(settings), _module: module };
+        let kernel = Kernel { name, facts, code, settings: Mutex::new(settings), uses: Uses::default(), module };
         put(out, ze_kernel_handle_t(KERNELS.add(|_| kernel)))
     }
 
     fn zeKernelDestroy(kernel: ze_kernel_handle_t) {
-        KERNELS.remove(kernel.0).map(drop)
+        let own = KERNELS.remove(kernel.0)?;
+        own.uses.check_over("kernel", own.module.device);
+        Ok(())
     }
 
     fn zeKernelSetGroupSize(kernel: ze_kernel_handle_t, x: u32, y: u32, z: u32) {

@@ -461,8 +461,12 @@ entries! {
     fn zeMemCloseIpcHandle(context: ze_context_handle_t, start: *const c_void) {
         context::check(context)?;
         let closed = take(start.addr(), |own| matches!(own.place, Place::Opened(_)));
-        if closed.is_none() {
-            script::broken("a close of what is not opened".into());
+        match &closed {
+            None => script::broken("a close of what is not opened".into()),
+            Some(own) if worker::uses(start.addr(), own.bytes) => {
+                script::broken("memory is closed that a command uses".into());
+            }
+            Some(_) => {}
         }
         closed.map(drop).ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
     }

@@ -10,11 +10,17 @@ use ze::*;
 
 use crate::cl::{self, Input, Program};
 use crate::entry::{Answer, array, bytes_out, chained, fill, given, offer, put};
+use crate::image::Uses;
 use crate::object::Objects;
 use crate::spirv::{self, Kernel};
-use crate::{context, device, script};
+use crate::{context, device, script, worker};
 
 pub struct Module {
+    pub device: usize,
+    /// The launches of its kernels.
+    pub uses: Uses,
+    /// The variable [`VARIABLE`].
+    variable: Box<[u64; 8]>,
     /// Set once nothing is left to link; none without OpenCL.
     program: OnceLock<Option<Program>>,
     pub kernels: Vec<(CString, Kernel)>,
@@ -40,6 +46,9 @@ pub struct Log {
 
 pub static MODULES: Objects<Module> = Objects::of("module");
 pub static LOGS: Objects<Log> = Objects::of("build log");
+
+/// The one variable of a module without OpenCL.
+const VARIABLE: &CStr = c"scripted";
 
 /// How a native binary begins.
 const MARK: &[u8] = b"scripted binary\0";
@@ -217,7 +226,7 @@ unsafe fn parts(desc: &ze_module_desc_t) -> Answer<Vec<(Part, spirv::Module)>> {
 }
 
 /// A module, or the log of what failed. A module that needs symbols of another one is not linked yet.
-fn build(all: Vec<(Part, spirv::Module)>) -> Result<(Module, String), String> {
+fn build(device: usize, all: Vec<(Part, spirv::Module)>) -> Result<(Module, String), String> {
     let mut kernels = Vec::new();
     let mut parts = Vec::new();
     let (mut imports, mut exports) = (Vec::new(), Vec::new());
@@ -252,6 +261,9 @@ fn build(all: Vec<(Part, spirv::Module)>) -> Result<(Module, String), String> {
     };
     Ok((
         Module {
+            device,
+            uses: Uses::default(),
+            variable: Box::default(),
             program,
             kernels,
             parts,
@@ -302,9 +314,10 @@ entries! {
         context::check_both(context, device)?;
         let desc = given(desc)?;
         given(out)?;
-        script::device_present(device::index(device)?)?;
+        let device = device::index(device)?;
+        script::device_present(device)?;
         let read = parts(desc).map_err(|code| (code, "no code of a module".to_owned()));
-        let built = read.and_then(|all| build(all).map_err(|text| (ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, text)));
+        let built = read.and_then(|all| build(device, all).map_err(|text| (ZE_RESULT_ERROR_MODULE_BUILD_FAILURE, text)));
         match built {
             Ok((module, text)) => {
                 if !log.is_null() {
@@ -322,7 +335,13 @@ entries! {
     }
 
     fn zeModuleDestroy(module: ze_module_handle_t) {
-        MODULES.remove(module.0).map(drop)
+        let own = MODULES.remove(module.0)?;
+        own.uses.check_over("module", own.device);
+        let (start, bytes) = (own.variable.as_ptr().addr(), size_of_val(&*own.variable));
+        if worker::uses(start, bytes) {
+            script::broken("a module is destroyed whose variable a command uses".into());
+        }
+        Ok(())
     }
 
     fn zeModuleBuildLogDestroy(log: ze_module_build_log_handle_t) {
@@ -366,8 +385,14 @@ entries! {
     ) {
         let own = get(module)?;
         given(name)?;
-        let program = own.program()?.ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
-        let found = program.variable(CStr::from_ptr(name));
+        let name = CStr::from_ptr(name);
+        let found = match own.program()? {
+            Some(program) => program.variable(name),
+            None => (name == VARIABLE).then(|| {
+                let start = own.variable.as_ptr().expose_provenance();
+                (ptr::with_exposed_provenance_mut(start), size_of_val(&*own.variable))
+            }),
+        };
         let (start, bytes) = found.ok_or(ZE_RESULT_ERROR_INVALID_GLOBAL_NAME)?;
         offer(size, bytes);
         offer(out, start);

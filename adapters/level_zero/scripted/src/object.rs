@@ -59,6 +59,11 @@ impl<T> Objects<T> {
             .ok_or_else(|| self.dead())
     }
 
+    pub fn find(&self, is_wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let live = hold(&self.live);
+        live.values().find(|one| is_wanted(one)).cloned()
+    }
+
     pub fn count(&self) -> usize {
         hold(&self.live).len()
     }

@@ -90,7 +90,7 @@ struct Bound {
     work: Arc<Work>,
     asked: Vec<Arc<State>>,
     signal: Option<Arc<State>>,
-    /// The uses of images and samplers.
+    /// The uses of objects.
     uses: Vec<Using>,
 }
 
@@ -329,12 +329,13 @@ fn at<T>(address: usize) -> *mut T {
 }
 
 impl Work {
-    /// Begins the command's uses of images and samplers.
+    /// Begins the command's uses of objects.
     fn begin(&self) -> Vec<Using> {
         match self {
             Work::Launch(launch) => launch.uses(),
             Work::Transfer { image, .. } => vec![image.uses.begin()],
             Work::Image { to, from, .. } => vec![to.uses.begin(), from.uses.begin()],
+            Work::Semaphores(all) => all.iter().map(external::Command::begin).collect(),
             _ => Vec::new(),
         }
     }

@@ -214,7 +214,7 @@ pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -
         all.remove(&at)
     };
     this.remove_foreign(at)?;
-    // The driver's memory ends without the lock.
-    drop(ended);
+    // The driver's memory ends without the lock. Commands may use it.
+    this.drop_after_use(ended);
     Ok(())
 }

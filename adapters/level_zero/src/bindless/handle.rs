@@ -220,6 +220,7 @@ pub fn destroy(
     able(this, device)?;
     let key = key(is_sampled, device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
-    // The driver's object ends without the lock.
-    ensure(ended.is_some(), WRONG.code())
+    // The driver's object ends without the lock. Kernels may use it, which takes no argument of it.
+    this.drop_after_use(ended.ok_or(WRONG)?);
+    Ok(())
 }

@@ -227,7 +227,8 @@ fn end(
     }
     // The driver's images end without the lock.
     drop(all);
-    drop(own);
+    // Copies may use them, and kernels that were given handles of them.
+    this.drop_after_use(own);
     Ok(())
 }
 

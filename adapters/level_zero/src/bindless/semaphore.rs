@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::exec::{List, Native};
 use crate::lz::*;
 
-/// An imported semaphore. Commands on it keep it.
+/// An imported semaphore. It lives until the commands on it have ended.
 pub struct ExternalSemaphore {
     own: Arc<Imported>,
 }
@@ -108,7 +108,10 @@ impl ExternalSemaphore {
     pub fn end(this: &OfContext, device: &Object<Device>, own: &Object<Self>) -> Result<()> {
         this.check_device(device)?;
         check_home(&own.own.device, device)?;
-        own.release()
+        let native = Arc::clone(&own.own);
+        own.release()?;
+        this.drop_after_use(native);
+        Ok(())
     }
 }
 

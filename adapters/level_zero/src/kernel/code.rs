@@ -297,7 +297,7 @@ impl Drop for Code {
     fn drop(&mut self) {
         if self.own && !self.api().is_torn_down() {
             let raw = self.state.get_mut().raw;
-            // SAFETY: the kernel is this one's; launches that were appended keep nothing of it.
+            // SAFETY: the kernel is this one's, and no launch of it is pending: `Kernel` and launches keep this.
             unsafe { (self.api().zeKernelDestroy)(raw) };
         }
     }

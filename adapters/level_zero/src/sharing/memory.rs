@@ -210,7 +210,8 @@ pub fn close_memory(this: &OfContext, mem: *mut c_void) -> Result<()> {
     let memory = shared(this).opened.lock().remove(&addr);
     let memory = memory.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
     this.remove_foreign(addr)?;
-    drop(memory);
+    // Commands may use the memory.
+    this.drop_after_use(memory);
     Ok(())
 }
 

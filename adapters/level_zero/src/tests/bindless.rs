@@ -19,7 +19,7 @@ pub const RGBA8: ur_image_format_t = ur_image_format_t {
 };
 pub const OPAQUE: ur_exp_external_mem_type_t = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
 const BINARY: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_OPAQUE_FD;
-const TIMELINE: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD;
+pub const TIMELINE: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD;
 pub const NONE: ur_result_t = UR_RESULT_SUCCESS;
 pub const INVALID_VALUE: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
 
@@ -306,7 +306,7 @@ pub fn import(
     (code, made)
 }
 
-fn import_semaphore(
+pub fn import_semaphore(
     (context, device): (ur_context_handle_t, ur_device_handle_t),
     file: OwnedFd,
     kind: ur_exp_external_semaphore_type_t,

@@ -6,7 +6,7 @@ use std::ffi::{c_char, c_void};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use ur::abi::*;
 use ur::dl::{Binding, Library};
 
 use crate::LevelZero;
+use crate::lz::ze_device_mem_alloc_desc_t;
 
 /// Calls a function of the adapter's table: `ur!(Queue.pfnFinish(queue))`.
 macro_rules! ur {
@@ -34,9 +35,18 @@ ur::dl::symbols! {
             scripted_query: extern "C" fn() -> Answer,
             scripted_report: unsafe extern "C" fn(*mut c_char, usize),
             scripted_counts: unsafe extern "C" fn(*mut c_char, usize),
+            zeMemAllocDevice: unsafe extern "C" fn(
+                *mut c_void, *const ze_device_mem_alloc_desc_t, usize, usize, *mut c_void, *mut *mut c_void,
+            ) -> u32,
             zeCommandListImmediateGetIndex: unsafe extern "C" fn(*mut c_void, *mut u32) -> u32,
         }
-        optional {}
+        optional {
+            zeCommandListBeginGraphCaptureExt: unsafe extern "C" fn(*mut c_void, *const c_void) -> u32,
+            zeCommandListEndGraphCaptureExt: unsafe extern "C" fn(
+                *mut c_void, *const c_void, *mut *mut c_void,
+            ) -> u32,
+            zeGraphDestroyExt: unsafe extern "C" fn(*mut c_void) -> u32,
+        }
     }
 }
 
@@ -111,6 +121,37 @@ impl FakeDriver {
         let code = unsafe { (self.0.zeCommandListImmediateGetIndex)(list, &mut index) };
         assert_eq!(code, 0, "zeCommandListImmediateGetIndex");
         index
+    }
+
+    /// Device memory that nobody but the driver knows, by native handles.
+    pub fn device_memory(
+        &self,
+        context: ur_native_handle_t,
+        device: ur_native_handle_t,
+        bytes: usize,
+    ) -> usize {
+        let [context, device] = [context, device].map(std::ptr::with_exposed_provenance_mut);
+        let (desc, mut at) = (ze_device_mem_alloc_desc_t::default(), null_mut());
+        // SAFETY: live handles, a description with its tag, and room for the address.
+        let code = unsafe { (self.0.zeMemAllocDevice)(context, &desc, bytes, 0, device, &mut at) };
+        assert_eq!(code, 0, "zeMemAllocDevice");
+        at.expose_provenance()
+    }
+
+    /// Captures a native list as foreign code does, while `run` runs.
+    pub fn captured(&self, native: ur_native_handle_t, run: impl FnOnce()) {
+        let list = std::ptr::with_exposed_provenance_mut(native);
+        let (calls, mut graph) = (&self.0, null_mut());
+        let begin = calls.zeCommandListBeginGraphCaptureExt.expect("captures");
+        let end = calls.zeCommandListEndGraphCaptureExt.expect("captures");
+        let destroy = calls.zeGraphDestroyExt.expect("captures");
+        // SAFETY: a live list of a test's, and room for the graph.
+        unsafe {
+            assert_eq!(begin(list, null()), 0);
+            run();
+            assert_eq!(end(list, null(), &mut graph), 0);
+            assert_eq!(destroy(graph), 0);
+        }
     }
 
     /// The calls since the last script, by function.

@@ -12,6 +12,7 @@ use super::bindless::{
 };
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 use super::faults::MEMORY;
+use super::reported::{release as release_all, task};
 use super::workload::{Null, Place, Steps, enqueue, make, read, release, step, wait};
 
 const UNSUPPORTED: ur_result_t = UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
@@ -489,6 +490,37 @@ fn a_level_that_fails_leaves_none() {
         assert_eq!(own.driver.query().live, before + LEVELS as usize);
         assert_eq!(own.free_mipmap(mipmap), NONE);
         assert_eq!(own.driver.query().live, before);
+        own.end();
+    });
+}
+
+/// A copy that still waits keeps its level, and no more.
+#[test]
+fn a_freed_mipmap_serves_what_was_enqueued() {
+    let name = "tests::mipmaps::a_freed_mipmap_serves_what_was_enqueued";
+    alone(name, || {
+        let own = Own::new();
+        let (all, small) = (flat(8, 4, LEVELS), flat(4, 2, 1));
+        let mut host = null_mut();
+        let made = ur!(Queue.pfnCreate(own.context, own.other, null(), &mut host));
+        assert_eq!(made, NONE);
+        let mipmap = own.allocate(&all).expect("a mipmap");
+        let half = own.level(mipmap, 1).expect("a level");
+        let data = pixels(&small, 5);
+        let (from, to) = (fill(28, &data), fill(29, &vec![0; data.len()]));
+        let mut steps = Steps::default();
+        let gate = task(host, 100);
+        let ends = (from, number(half));
+        let written = copy(&mut steps, own.queue, ends, (&small, INTO), &[gate]);
+        let ends = (number(half), to);
+        let back = copy(&mut steps, own.queue, ends, (&small, OUT_OF), &[written]);
+        assert_eq!(own.free_mipmap(mipmap), NONE);
+        assert!(wait(&mut steps, back));
+        assert_eq!(read(to, data.len()), data);
+        assert_eq!(steps.failed(), []);
+        release_all(&[gate, written, back]);
+        assert_eq!(ur!(Queue.pfnFinish(own.queue)), NONE);
+        assert_eq!(ur!(Queue.pfnRelease(host)), NONE);
         own.end();
     });
 }
