@@ -478,12 +478,11 @@ impl Drop for Mem {
             // Pending commands may use the arrays.
             Storage::Image(ref image) if self.uses.has(Use::Reads) => {
                 let last = Arc::clone(image);
-                let end = move || drop(last);
-                let done = match image.is_over_foreign_array() {
-                    // The caller may destroy the array next, and what is made over it goes before.
-                    true => self.context.after_use(end),
-                    false => self.context.when_finished(end),
-                };
+                if !image.is_over_foreign_array() {
+                    return self.context.drop_after_use(last);
+                }
+                // The caller may destroy the array next, and what is made over it goes before.
+                let done = self.context.after_use(move || drop(last));
                 if let Err(error) = done.or_else(|_| self.context.finish()) {
                     log::error!("an image was destroyed early: {:?}", error.code());
                 }

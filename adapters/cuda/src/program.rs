@@ -80,6 +80,15 @@ impl Body for Program {
     const KIND: Kind = Kind::Program;
 }
 
+impl Drop for Program {
+    /// Commands may use variables of the modules.
+    fn drop(&mut self) {
+        let modules = self.parts.iter().filter_map(|part| part.module().ok());
+        let modules: Vec<_> = modules.collect();
+        self.context().drop_after_use(modules);
+    }
+}
+
 impl Program {
     /// `urProgramCreateWithIL`
     pub fn from_il(
@@ -216,8 +225,15 @@ impl Program {
         options: Option<&CStr>,
     ) -> Result<()> {
         let options = options.unwrap_or_default();
-        self.parts
-            .for_each(devices, |part| part.load(binary, options))
+        self.parts.for_each(devices, |part| {
+            let before = part.module().ok();
+            let loaded = part.load(binary, options);
+            // Commands may use variables of it.
+            if let Some(before) = before {
+                self.context().drop_after_use(before);
+            }
+            loaded
+        })
     }
 
     pub fn check_context(&self, context: &OfContext) -> Result<()> {

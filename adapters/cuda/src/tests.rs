@@ -28,6 +28,7 @@
 //! | `native` | the driver's own pools |
 //! | `other_devices` | memory that the driver reports as another device's |
 //! | `peers` | devices that use each other's memory |
+//! | `released` | what programs release while commands use it |
 //! | `record` | native commands of command buffers |
 //! | `sharing` | memory and events of several processes; `peer` is the second one |
 //! | `user` | functions of the user |
@@ -57,6 +58,7 @@ mod other_devices;
 mod peer;
 mod peers;
 mod record;
+mod released;
 mod sharing;
 mod test_context;
 mod two_devices;

@@ -146,6 +146,9 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: Handle) -> u32 {
     let mut driver = hold_idle(Some(current()));
+    if let Some(code) = driver.called("cuModuleUnload") {
+        return code;
+    }
     driver.variables.retain(|(own, _), _| *own != module.addr());
     match driver.modules.remove(&module.addr()) {
         Some(()) => SUCCESS,

@@ -41,8 +41,11 @@ fn make(name: &'static str, bytes: usize, of_device: bool) -> Result<usize, u32>
     Ok(start)
 }
 
-fn free(start: usize, name: &str) -> u32 {
+fn free(start: usize, name: &'static str) -> u32 {
     let mut driver = hold_idle(None);
+    if let Some(code) = driver.called(name) {
+        return code;
+    }
     driver.pump();
     match driver.blocks.remove(&start) {
         Some(block) => {

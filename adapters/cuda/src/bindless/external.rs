@@ -173,7 +173,8 @@ pub fn free_linear(this: &OfContext, device: &Object<Device>, at: *mut c_void) -
         all.remove(&at)
     };
     this.remove_foreign(at)?;
-    drop(ended);
+    // Commands may use the memory.
+    this.drop_after_use(ended);
     Ok(())
 }
 

@@ -146,6 +146,7 @@ pub fn destroy(
 ) -> Result<()> {
     let key = (is_sampled, gpu(this, device)?.device, image as u64);
     let ended = bindless(this).handles.lock().remove(&key);
-    // The driver's object ends without the lock.
-    ensure(ended.is_some(), UR_RESULT_ERROR_INVALID_VALUE)
+    // The driver's object ends without the lock. Kernels may use it.
+    this.drop_after_use(ended.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?);
+    Ok(())
 }

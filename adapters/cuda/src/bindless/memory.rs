@@ -241,8 +241,8 @@ fn end(this: &OfContext, handle: usize) {
         levels.extend(found.iter().filter_map(|handle| all.remove(handle)));
     }
     drop(all);
-    // The driver's objects end without the lock.
-    drop((levels, ended));
+    // The driver's objects end without the lock. Copies may use them, and kernels that were given handles of them.
+    this.drop_after_use((levels, ended));
 }
 
 /// `urBindlessImagesImageFreeExp`. `INVALID_VALUE` for a mipmap and its levels, and for other numbers.

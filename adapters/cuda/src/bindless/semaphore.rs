@@ -95,7 +95,10 @@ impl ExternalSemaphore {
     /// `urBindlessImagesReleaseExternalSemaphoreExp`
     pub fn end(this: &OfContext, device: &Object<Device>, own: &Object<Self>) -> Result<()> {
         check_home(&own.own.gpu, &gpu(this, device)?)?;
-        own.release()
+        let native = Arc::clone(&own.own);
+        own.release()?;
+        this.drop_after_use(native);
+        Ok(())
     }
 }
 

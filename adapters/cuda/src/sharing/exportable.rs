@@ -72,7 +72,8 @@ pub fn free(this: &OfContext, device: &Object<Device>, mem: *mut c_void) -> Resu
         all.remove(&addr)
     };
     this.remove_foreign(addr)?;
-    drop(own);
+    // Commands may use the memory.
+    this.drop_after_use(own);
     Ok(())
 }
 

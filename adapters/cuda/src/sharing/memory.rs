@@ -231,7 +231,8 @@ pub fn close_memory(this: &OfContext, mem: *mut c_void) -> Result<()> {
     let mapping = shared.opened.lock().remove(&addr);
     let mapping = mapping.ok_or(Error::new(UR_RESULT_ERROR_INVALID_VALUE))?;
     this.remove_foreign(addr)?;
-    drop(mapping);
+    // Commands may use the memory.
+    this.drop_after_use(mapping);
     Ok(())
 }
 

@@ -102,7 +102,7 @@ pub fn address<T>(memory: &[T]) -> usize {
     memory.as_ptr().expose_provenance()
 }
 
-fn allocate(
+pub fn allocate(
     test: &TestContext,
     format: &ur_image_format_t,
     desc: &ur_image_desc_t,
@@ -115,11 +115,11 @@ fn allocate(
     }
 }
 
-fn free(test: &TestContext, image: usize) -> ur_result_t {
+pub fn free(test: &TestContext, image: usize) -> ur_result_t {
     ur!(BindlessImagesExp.pfnImageFreeExp(test.context, test.device, image))
 }
 
-fn free_mipmap(test: &TestContext, image: usize) -> ur_result_t {
+pub fn free_mipmap(test: &TestContext, image: usize) -> ur_result_t {
     ur!(BindlessImagesExp.pfnMipmapFreeExp(test.context, test.device, image))
 }
 
@@ -132,7 +132,7 @@ fn level(test: &TestContext, image: usize, level: u32) -> Result<usize, ur_resul
     }
 }
 
-fn unsampled(
+pub fn unsampled(
     test: &TestContext,
     image: usize,
     desc: &ur_image_desc_t,
@@ -156,7 +156,11 @@ fn sampler() -> ur_sampler_desc_t {
     }
 }
 
-fn sampled(test: &TestContext, image: usize, desc: &ur_image_desc_t) -> Result<usize, ur_result_t> {
+pub fn sampled(
+    test: &TestContext,
+    image: usize,
+    desc: &ur_image_desc_t,
+) -> Result<usize, ur_result_t> {
     let mut made = 0;
     let (context, device) = (test.context, test.device);
     match ur!(BindlessImagesExp.pfnSampledImageCreateExp(
@@ -173,11 +177,11 @@ fn sampled(test: &TestContext, image: usize, desc: &ur_image_desc_t) -> Result<u
     }
 }
 
-fn end_sampled(test: &TestContext, image: usize) -> ur_result_t {
+pub fn end_sampled(test: &TestContext, image: usize) -> ur_result_t {
     ur!(BindlessImagesExp.pfnSampledImageHandleDestroyExp(test.context, test.device, image))
 }
 
-fn end_unsampled(test: &TestContext, image: usize) -> ur_result_t {
+pub fn end_unsampled(test: &TestContext, image: usize) -> ur_result_t {
     ur!(BindlessImagesExp.pfnUnsampledImageHandleDestroyExp(test.context, test.device, image))
 }
 
@@ -199,7 +203,7 @@ const KINDS: [(ur_mem_type_t, [usize; 3]); 6] = [
     (UR_MEM_TYPE_IMAGE_CUBEMAP_EXP, [4, 4, 6]),
 ];
 
-fn texels(count: usize) -> Vec<u32> {
+pub fn texels(count: usize) -> Vec<u32> {
     (0..count as u32).map(|at| at * 0x0101_0307 + 5).collect()
 }
 

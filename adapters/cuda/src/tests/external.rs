@@ -13,14 +13,14 @@ use super::workload::Steps;
 
 const NONE: ur_result_t = UR_RESULT_SUCCESS;
 const INVALID_VALUE: ur_result_t = UR_RESULT_ERROR_INVALID_VALUE;
-const OPAQUE: ur_exp_external_mem_type_t = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
+pub const OPAQUE: ur_exp_external_mem_type_t = UR_EXP_EXTERNAL_MEM_TYPE_OPAQUE_FD;
 const BINARY: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_OPAQUE_FD;
-const TIMELINE: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD;
+pub const TIMELINE: ur_exp_external_semaphore_type_t = UR_EXP_EXTERNAL_SEMAPHORE_TYPE_TIMELINE_FD;
 
-type Place = (ur_context_handle_t, ur_device_handle_t);
+pub type Place = (ur_context_handle_t, ur_device_handle_t);
 
 /// Imports memory. The descriptor is the driver's if that succeeds, else the caller's still.
-fn import(
+pub fn import(
     (context, device): Place,
     file: OwnedFd,
     size: usize,
@@ -46,7 +46,7 @@ fn import(
     }
 }
 
-fn import_semaphore(
+pub fn import_semaphore(
     (context, device): Place,
     file: OwnedFd,
     kind: ur_exp_external_semaphore_type_t,
@@ -71,7 +71,7 @@ fn import_semaphore(
     }
 }
 
-fn map(
+pub fn map(
     (context, device): Place,
     memory: ur_exp_external_mem_handle_t,
     offset: u64,
@@ -86,22 +86,22 @@ fn map(
     }
 }
 
-fn free((context, device): Place, at: *mut c_void) -> ur_result_t {
+pub fn free((context, device): Place, at: *mut c_void) -> ur_result_t {
     ur!(BindlessImagesExp.pfnFreeMappedLinearMemoryExp(context, device, at))
 }
 
-fn release((context, device): Place, memory: ur_exp_external_mem_handle_t) -> ur_result_t {
+pub fn release((context, device): Place, memory: ur_exp_external_mem_handle_t) -> ur_result_t {
     ur!(BindlessImagesExp.pfnReleaseExternalMemoryExp(context, device, memory))
 }
 
-fn release_semaphore(
+pub fn release_semaphore(
     (context, device): Place,
     semaphore: ur_exp_external_semaphore_handle_t,
 ) -> ur_result_t {
     ur!(BindlessImagesExp.pfnReleaseExternalSemaphoreExp(context, device, semaphore))
 }
 
-fn place(test: &TestContext) -> Place {
+pub fn place(test: &TestContext) -> Place {
     (test.context, test.device)
 }
 
@@ -323,7 +323,7 @@ fn wrong_imports_are_refused() {
     });
 }
 
-fn wait(
+pub fn wait(
     queue: ur_queue_handle_t,
     semaphore: ur_exp_external_semaphore_handle_t,
     value: Option<u64>,
@@ -351,7 +351,7 @@ fn wait(
     event
 }
 
-fn signal(
+pub fn signal(
     queue: ur_queue_handle_t,
     semaphore: ur_exp_external_semaphore_handle_t,
     value: Option<u64>,
@@ -401,7 +401,7 @@ fn command(event: ur_event_handle_t) -> ur_command_t {
     command
 }
 
-fn end(events: &[ur_event_handle_t]) {
+pub fn end(events: &[ur_event_handle_t]) {
     for event in events {
         assert_eq!(ur!(Event.pfnRelease(*event)), NONE);
     }
