@@ -89,7 +89,7 @@ impl<D: Driver> Context<D> {
 
     /// Runs a job on a thread of the engine once everything enqueued in the context so far has
     /// ended.
-    pub fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
+    fn when_finished(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
         let everything = self.domain.everything().into();
         self.domain.engine().when(everything, |_| job())
     }

@@ -652,6 +652,12 @@ impl<D: Driver> Event<D> {
     /// Drops an event with rare fields.
     #[cold]
     fn drop_slowly(&mut self) {
+        // Commands may signal what other processes wait for.
+        if matches!(&*self.source, EventSource::Reusable(_))
+            && let Some(native) = self.native.take()
+        {
+            self.context().drop_after_use(native.marker);
+        }
         // Others may wait for the point of a foreign event, so it stays until it is complete. Nobody waits for
         // one of a capture.
         if let Some(mut native) = self.native.take()

@@ -17,7 +17,7 @@ use crate::entry::{Answer, array, chained, given, put};
 use crate::graph::Capture;
 use crate::memory::{self, Mapped};
 use crate::object::{Objects, hold};
-use crate::{context, device, pages, script};
+use crate::{context, device, pages, script, worker};
 
 /// How long a wait sleeps before it looks at a state that another process may change.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -438,6 +438,9 @@ entries! {
 
     fn zeEventDestroy(event: ze_event_handle_t) {
         let own = EVENTS.remove(event.0)?;
+        if hold(&own.state).as_ref().is_some_and(worker::signals) {
+            script::broken("an event is destroyed that a command signals".into());
+        }
         if let Some((pool, _, index)) = &own.pool {
             hold(&pool.taken)[*index] = false;
         }

@@ -165,6 +165,17 @@ pub fn uses(start: usize, bytes: usize) -> bool {
     })
 }
 
+/// Whether a command that was submitted, and has not begun, signals an event of this state.
+pub fn signals(state: &Arc<State>) -> bool {
+    let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
+    let is_it = |command: &Bound| {
+        let signal = command.signal.as_ref();
+        signal.is_some_and(|own| Arc::ptr_eq(own, state))
+    };
+    all.iter()
+        .any(|one| one.present().is_ok() && hold(&one.queue).waiting.iter().any(is_it))
+}
+
 /// Whether one of these commands was submitted and is not done, on a device that is there.
 pub fn runs(steps: &[Step]) -> bool {
     let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();

@@ -504,3 +504,31 @@ fn a_release_beside_a_capture_harms_no_command() {
         all.end();
     });
 }
+
+/// An event that other processes may wait for.
+#[test]
+fn a_shared_event_serves_its_signal() {
+    held(
+        "a_shared_event_serves_its_signal",
+        |all| {
+            let ((context, device), mut event) = (all.here(), null_mut());
+            let desc = ur_exp_event_desc_t {
+                flags: UR_EXP_EVENT_FLAG_IPC_EXP,
+                ..Default::default()
+            };
+            ok(ur!(
+                EventExp.pfnCreateExp(context, device, &desc, &mut event)
+            ));
+            let mut signalled = event;
+            ok(ur!(Enqueue.pfnEventsWaitWithBarrierExt(
+                all.queue,
+                null(),
+                0,
+                null(),
+                &mut signalled
+            )));
+            release(&[event]);
+        },
+        |_| {},
+    );
+}
