@@ -105,6 +105,47 @@ fn a_pool_s_memory_outlives_its_handle() {
     );
 }
 
+/// Sets a mark when it is dropped.
+struct Used(Arc<AtomicUsize>);
+
+impl Drop for Used {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// What commands use ends at once on an idle context, and else by itself.
+fn what_commands_use_outlives_its_release<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let count = || dropped.load(Ordering::SeqCst);
+    let release = || fixture.context.drop_after_use(Used(Arc::clone(&dropped)));
+    release();
+    assert_eq!(count(), 1, "idle");
+    let queue = fixture.in_order();
+    launch_only(&queue, 1, &[]);
+    release();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!((count(), fixture.driver.ran()), (1, vec![]), "pending");
+    until(|| {
+        fixture.driver.run();
+        count() == 2
+    });
+    queue.finish_here().unwrap();
+    release();
+    assert_eq!(count(), 3, "idle again");
+}
+
+#[test]
+fn what_commands_use_outlives_its_release_when_tracked() {
+    what_commands_use_outlives_its_release::<Tracked>();
+}
+
+#[test]
+fn what_commands_use_outlives_its_release_when_polled() {
+    what_commands_use_outlives_its_release::<Polled>();
+}
+
 static DELETED: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn deleter(data: *mut c_void) {

@@ -17,7 +17,8 @@
 //! the caller has left ends with the context.
 //!
 //! An image handle keeps its memory, and a mapping its imported memory, so that the driver's objects end in their
-//! order whatever the order of the caller's calls.
+//! order whatever the order of the caller's calls. What the caller ends lives until the commands enqueued so far have
+//! ended.
 
 mod copy;
 mod external;

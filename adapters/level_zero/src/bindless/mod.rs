@@ -14,7 +14,8 @@
 //!
 //! A handle of image memory is the driver's image, and a handle of an image the number that the driver has for one of its
 //! own, a view. A context knows the numbers and the mappings that it gave out, so that any other is refused. What the
-//! caller has left ends with the context. An image handle keeps its memory, and image memory its import.
+//! caller has left ends with the context. An image handle keeps its memory, and image memory its import. What the caller ends lives until the commands enqueued
+//! so far have ended.
 
 mod copy;
 mod external;

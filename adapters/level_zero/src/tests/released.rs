@@ -249,7 +249,7 @@ fn images_serve_their_kernels() {
         )));
         let (program, kernel) = iota(&mut Steps::default(), context);
         for image in [sampled, plain] {
-            all.launch(kernel, number(image as usize));
+            all.launch(kernel, number(image));
         }
         ok(ur!(
             BindlessImagesExp.pfnSampledImageHandleDestroyExp(context, device, sampled)
