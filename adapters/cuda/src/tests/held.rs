@@ -16,12 +16,17 @@ use super::test_context::{TestContext, stream_of};
 /// Time after which a call counts as one that does not return.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Calls `run` while a stream is held back. Whether it returned by itself.
-fn returns_while_held(foreign: &Foreign, stream: usize, run: impl FnOnce()) -> bool {
-    let (word, late) = (AtomicU32::new(0), AtomicBool::new(false));
+/// Calls `run` while a stream is held back until `word`, which is 0, changes. Whether it returned by itself. The device
+/// reads the word until the stream goes on, which may be later.
+fn returns_while_held(
+    foreign: &Foreign,
+    (stream, word): (usize, &AtomicU32),
+    run: impl FnOnce(),
+) -> bool {
+    let late = AtomicBool::new(false);
     let (returned, returns) = channel::<()>();
     std::thread::scope(|scope| {
-        let (late, word) = (&late, &word);
+        let late = &late;
         scope.spawn(move || {
             late.store(returns.recv_timeout(TIMEOUT).is_err(), Ordering::Relaxed);
             word.store(1, Ordering::Release);
@@ -47,6 +52,7 @@ fn a_released_queue_frees_nothing_later() {
         let flags = ur_queue_flags_t(0);
         let queue = test_context.queue(flags);
         let stream = stream_of(queue);
+        let word = AtomicU32::new(0);
         for round in 0..20 {
             let released = test_context.queue(flags);
             if round % 2 == 0 {
@@ -59,7 +65,7 @@ fn a_released_queue_frees_nothing_later() {
             assert_eq!(code, UR_RESULT_SUCCESS);
             assert_eq!(ur!(Queue.pfnRelease(released)), UR_RESULT_SUCCESS);
             let mut event = null_mut();
-            let returned = returns_while_held(&foreign, stream, || {
+            let returned = returns_while_held(&foreign, (stream, &word), || {
                 // A thread that frees something gets the time to begin.
                 std::thread::sleep(Duration::from_millis(2));
                 let code = ur!(Enqueue.pfnEventsWait(queue, 0, list, &mut event));
@@ -67,6 +73,7 @@ fn a_released_queue_frees_nothing_later() {
             });
             assert!(returned, "round {round}");
             assert_eq!(ur!(Queue.pfnFinish(queue)), UR_RESULT_SUCCESS);
+            word.store(0, Ordering::Relaxed);
             assert_eq!(ur!(Event.pfnRelease(event)), UR_RESULT_SUCCESS);
         }
         foreign.end_use();
