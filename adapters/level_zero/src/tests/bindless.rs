@@ -118,6 +118,26 @@ pub fn has(
     able != 0
 }
 
+/// Destroys an unsampled and a sampled handle, of those that were made.
+pub fn destroy(
+    steps: &mut Steps,
+    (context, device): (ur_context_handle_t, ur_device_handle_t),
+    (plain, sampled): (ur_exp_image_native_handle_t, ur_exp_image_native_handle_t),
+) {
+    if plain != 0 {
+        step!(
+            steps,
+            BindlessImagesExp.pfnUnsampledImageHandleDestroyExp(context, device, plain)
+        );
+    }
+    if sampled != 0 {
+        step!(
+            steps,
+            BindlessImagesExp.pfnSampledImageHandleDestroyExp(context, device, sampled)
+        );
+    }
+}
+
 /// Image memory, its handles, and copies through it.
 pub fn with_images(steps: &mut Steps, place: &Place) {
     let &Place {
@@ -186,18 +206,7 @@ pub fn with_images(steps: &mut Steps, place: &Place) {
             steps.expect("pixels through two images", || read(to, BYTES) == pixels());
         }
         release(steps, &[written, moved, back]);
-        if plain != 0 {
-            step!(
-                steps,
-                BindlessImagesExp.pfnUnsampledImageHandleDestroyExp(context, device, plain)
-            );
-        }
-        if sampled != 0 {
-            step!(
-                steps,
-                BindlessImagesExp.pfnSampledImageHandleDestroyExp(context, device, sampled)
-            );
-        }
+        destroy(steps, (context, device), (plain, sampled));
     }
     for queue in [one, two] {
         // A failed wait leaves copies behind.

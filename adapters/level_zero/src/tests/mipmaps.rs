@@ -7,8 +7,8 @@ use scripted_level_zero::scripted_external_memory;
 use ur::abi::*;
 
 use super::bindless::{
-    BETWEEN, INTO, INVALID_VALUE, NONE, ON_DEVICE, OPAQUE, OUT_OF, RGBA8, fill, has, import,
-    nearest, number, owned,
+    BETWEEN, INTO, INVALID_VALUE, NONE, ON_DEVICE, OPAQUE, OUT_OF, RGBA8, destroy, fill, has,
+    import, nearest, number, owned,
 };
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
 use super::faults::MEMORY;
@@ -140,18 +140,7 @@ pub fn with_mipmaps(steps: &mut Steps, place: &Place) {
             steps.expect("pixels through two levels", || read(to, data.len()) == data);
         }
         release(steps, &[written, moved, back]);
-        if plain != 0 {
-            step!(
-                steps,
-                BindlessImagesExp.pfnUnsampledImageHandleDestroyExp(context, device, plain)
-            );
-        }
-        if sampled != 0 {
-            step!(
-                steps,
-                BindlessImagesExp.pfnSampledImageHandleDestroyExp(context, device, sampled)
-            );
-        }
+        destroy(steps, (context, device), (plain, sampled));
     }
     for queue in [one, two] {
         // A failed wait leaves copies behind.
