@@ -104,7 +104,7 @@ impl<D: Driver> Context<D> {
     }
 
     /// Drops what commands may use once everything enqueued in the context so far has ended: before this returns if it
-    /// has, else later. Never blocks, and the commands do not see it.
+    /// has, else later, and the commands do not see it. Blocks only where no thread can be had for that.
     pub fn drop_after_use(&self, what: impl Send + Sync + 'static) {
         self.domain.drop_after_use(what);
     }

@@ -79,7 +79,7 @@ impl<D: Driver> LaneCore<D> {
     /// Records a marker of everything on the shared stream, which may end next. Later foreign work is nobody's.
     pub fn leave_stream(&self) {
         if !self.is_stream_captured()
-            && !self.ends_idle()
+            && !self.observe_idle()
             && let Err(error) = self.before_capture(|_| Ok(()))
         {
             log::error!("a marker behind native work failed: {:?}", error.code());

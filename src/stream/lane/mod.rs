@@ -623,7 +623,7 @@ impl<D: Driver> LaneCore<D> {
     pub fn retire(self: Arc<Self>) {
         // The program may have destroyed an adopted stream with the queue.
         if !self.status.is_retired() {
-            self.ends_idle();
+            self.observe_idle();
         }
         let tip = self.tip();
         self.status.retire();
@@ -643,9 +643,9 @@ impl<D: Driver> LaneCore<D> {
         }
     }
 
-    /// Whether the stream is idle as the program releases the queue: all of its commands are complete then. False if the
-    /// driver cannot tell.
-    fn ends_idle(&self) -> bool {
+    /// Looks whether the stream is idle, and records the end of its commands then. False if the driver tracks completion
+    /// by itself, or cannot tell.
+    fn observe_idle(&self) -> bool {
         let known = D::TRACKS || self.engine.is_deterministic() || self.engine.check().is_err();
         if known || self.is_stream_captured() {
             return false;

@@ -161,7 +161,7 @@ impl<D: Driver> Domain<D> {
 
     /// Drops what commands may use once everything enqueued so far has ended.
     pub(crate) fn drop_after_use(&self, what: impl Send + Sync + 'static) {
-        // Nothing ends in a forked child.
+        // A forked child has no commands to wait for.
         if self.engine().check().is_err() {
             return;
         }

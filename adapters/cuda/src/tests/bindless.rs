@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use scripted::{open_gate, pass_gate};
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, devices, ur};
@@ -746,15 +746,6 @@ fn kernels_take_images_by_value() {
     });
 }
 
-/// Tells a command on the host when it may end.
-static GATE: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" fn wait_for_gate(_: *mut c_void) {
-    while !GATE.load(Ordering::Acquire) {
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_copy_waits_for_the_host_with_its_images() {
     alone(
@@ -767,7 +758,7 @@ fn a_copy_waits_for_the_host_with_its_images() {
             let one = allocate(&test, &RGBA8, &desc).expect("memory");
             let (from, mut to) = (texels(8), vec![0_u32; 8]);
             let none = null_mut();
-            let gate: Option<unsafe extern "C" fn(*mut c_void)> = Some(wait_for_gate);
+            let gate: Option<unsafe extern "C" fn(*mut c_void)> = Some(pass_gate);
             assert_eq!(
                 ur!(EnqueueExp.pfnHostTaskExp(queue, gate, null_mut(), null(), 0, null(), none)),
                 NONE
@@ -791,7 +782,7 @@ fn a_copy_waits_for_the_host_with_its_images() {
             // Pending copies keep the driver's array.
             assert_eq!(free(&test, one), NONE);
             assert!(to.iter().all(|texel| *texel == 0), "nothing ran yet");
-            GATE.store(true, Ordering::Release);
+            open_gate();
             assert_eq!(ur!(Queue.pfnFinish(queue)), NONE);
             assert_eq!(from, to);
             assert_eq!(ur!(Queue.pfnRelease(queue)), NONE);

@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 use std::os::fd::OwnedFd;
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use scripted::{close_gate, open_gate, pass_gate};
 use ur::abi::*;
 
 use super::bindless::{self, INTO, RGBA8, TO_DEVICE, copy, image, region};
@@ -27,15 +27,6 @@ enum By {
     Host,
 }
 
-/// Whether the host task may end.
-static OPEN: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" fn hold(_: *mut c_void) {
-    while !OPEN.load(Ordering::Acquire) {
-        std::thread::yield_now();
-    }
-}
-
 /// A queue that is held back.
 struct Held<'a> {
     driver: &'a FakeDriver,
@@ -54,11 +45,11 @@ impl<'a> Held<'a> {
         let file = driver.semaphore(true);
         let again = file.try_clone().expect("a second descriptor");
         let semaphore = import_semaphore(place(&test), again, TIMELINE).expect("a semaphore");
-        OPEN.store(false, Ordering::Release);
+        close_gate();
         match by {
             By::Device => external::end(&[external::wait(queue, semaphore, Some(1), &[])]),
             By::Host => {
-                let (run, none) = (Some(hold as _), null_mut());
+                let (run, none) = (Some(pass_gate as _), null_mut());
                 ok(ur!(EnqueueExp.pfnHostTaskExp(
                     queue,
                     run,
@@ -111,7 +102,7 @@ fn held(name: &str, run: impl Fn(&Held<'_>)) {
             println!("{by:?}");
             let all = Held::new(&driver, by);
             run(&all);
-            OPEN.store(true, Ordering::Release);
+            open_gate();
             driver.set_semaphore(&all.file, 1);
             ok(ur!(Queue.pfnFinish(all.queue)));
             ok(external::release_semaphore(place(&all.test), all.semaphore));

@@ -4,9 +4,8 @@
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
+use scripted::{close_gate, open_gate, pass_gate};
 use scripted_level_zero::{
     scripted_external_memory, scripted_semaphore, scripted_semaphore_count, scripted_semaphore_set,
 };
@@ -28,15 +27,6 @@ enum By {
     Host,
 }
 
-/// Whether the host task may end.
-static OPEN: AtomicBool = AtomicBool::new(false);
-
-unsafe extern "C" fn hold(_: *mut c_void) {
-    while !OPEN.load(Ordering::Acquire) {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A queue that is held back.
 struct Held {
     own: Own,
@@ -54,7 +44,7 @@ impl Held {
         let again = file.try_clone().expect("a second descriptor");
         let (code, semaphore) = import_semaphore((own.context, own.devices[0]), again, TIMELINE);
         ok(code);
-        OPEN.store(false, Ordering::Release);
+        close_gate();
         match by {
             By::Device => ok(ur!(BindlessImagesExp.pfnWaitExternalSemaphoreExp(
                 queue,
@@ -67,7 +57,7 @@ impl Held {
             ))),
             By::Host => {
                 let mut task = null_mut();
-                let (run, none) = (Some(hold as _), null_mut());
+                let (run, none) = (Some(pass_gate as _), null_mut());
                 ok(ur!(EnqueueExp.pfnHostTaskExp(
                     other,
                     run,
@@ -101,7 +91,7 @@ impl Held {
 
     /// Lets the commands run.
     fn open(&self) {
-        OPEN.store(true, Ordering::Release);
+        open_gate();
         scripted_semaphore_set(self.file.as_raw_fd(), 1);
         ok(ur!(Queue.pfnFinish(self.queue)));
     }
