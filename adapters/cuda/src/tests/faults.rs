@@ -6,9 +6,31 @@ use super::fake_driver::{FakeDriver, alone, ur};
 use super::test_context::TestContext;
 use super::workload;
 
+/// Functions whose failure nobody has to report, and why.
+#[rustfmt::skip]
+const SILENT: &[(&str, &str)] = &[
+    ("cuThreadExchangeStreamCaptureMode", "a call that a capture of another thread forbids then fails itself"),
+    ("cuStreamQuery", "a stream counts as busy then, and is asked again"),
+    ("cuEventQuery", "a marker counts as pending then, and is asked again"),
+    ("cuEventCreate", "the engine asks for its own markers again"),
+    ("cuEventRecord", "the engine asks for its own markers again"),
+    ("cuEventSynchronize", "the engine's threads wait for what nobody asks for"),
+    ("cuMemAddressReserve", "fewer addresses are then asked for"),
+    ("cuMemExportToShareableHandle", "a device's memory is then not for other processes"),
+    ("cuMemCreate", "memory is then not for other processes, or it is tried again once pools are trimmed"),
+    ("cuMemMap", "pools are trimmed, and it is tried again"),
+    ("cuMemSetAccess", "pools are trimmed, and it is tried again"),
+    ("cuMemAllocManaged", "pools are trimmed, and it is tried again"),
+    ("cuMemHostAlloc", "pools are trimmed, and it is tried again"),
+    ("cuMemHostRegister", "an import is a hint"),
+    ("cuMemPrefetchAsync", "a hint"),
+    ("cuOccupancyMaxPotentialBlockSize", "a group size is then chosen without it"),
+];
+
 /// Runs the workload without a failure, then once for each call with that call failing.
 ///
-/// No failure may leak an object, use a released one or return a wrong result as a success.
+/// No failure may leak an object, use a released one or return a wrong result as a success. Nobody may keep it silent
+/// but as [`SILENT`] says.
 fn each_call_fails_with(name: &str, code: u32) {
     alone(name, || {
         let driver = FakeDriver::open();
@@ -19,7 +41,7 @@ fn each_call_fails_with(name: &str, code: u32) {
         driver.check_end("a workload");
         let calls = driver.query().calls;
         assert!(calls > 50, "{calls} calls that could fail");
-        let (mut met, mut reported) = (0, 0);
+        let mut met = 0;
         for nth in 1..=calls + 10 {
             driver.fail(nth, code);
             let steps = workload::play(&|_| {});
@@ -27,13 +49,15 @@ fn each_call_fails_with(name: &str, code: u32) {
             driver.check_end(&when);
             let hit = driver.query().met;
             met += u64::from(hit);
-            reported += u64::from(!steps.failed().is_empty());
             let silent = steps.failed().is_empty();
             assert!(!silent || steps.right, "{when}: {}", driver.report());
             assert!(hit || silent, "nothing failed, but {when}");
+            let report = driver.report();
+            let failed = |(name, _): &(&str, _)| report.starts_with(&format!("failed: {name};"));
+            let may_be_silent = SILENT.iter().any(failed);
+            assert!(!hit || !silent || may_be_silent, "nobody told: {report}");
         }
         assert!(met >= calls - 10, "{met} of {calls} faults were met");
-        assert!(reported > met / 2, "{reported} of {met} faults were told");
     });
 }
 
