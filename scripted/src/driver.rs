@@ -72,6 +72,13 @@ impl<Code: Default> Scripted<Code> {
         self.text(self.report)
     }
 
+    /// Whether the function whose call failed last is in a list of names, each with a reason.
+    pub fn failed_one_of(&self, list: &[(&str, &str)]) -> bool {
+        let report = self.report();
+        let is = |(name, _): &(&str, _)| report.starts_with(&format!("failed: {name};"));
+        list.iter().any(is)
+    }
+
     /// What a function of the driver writes.
     pub fn text(&self, write: unsafe extern "C" fn(*mut c_char, usize)) -> String {
         let mut buffer = vec![0; 1 << 16];

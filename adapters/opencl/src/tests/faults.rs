@@ -5,8 +5,23 @@ use opencl_sys::{CL_INVALID_VALUE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES, c
 use super::fake_driver::{FakeDriver, adapter, alone, device};
 use super::workload;
 
+/// Functions whose failure nobody has to report, and why.
+#[rustfmt::skip]
+const SILENT: &[(&str, &str)] = &[
+    ("clGetEventInfo", "an event counts as pending then, and is asked again"),
+    ("clEnqueueMarkerWithWaitList", "the engine asks for its own markers again"),
+    ("clSetEventCallback", "the engine's threads ask for the state instead"),
+    ("clFlush", "queries and waits flush too"),
+    ("clDeviceMemAllocINTEL", "pools are trimmed, and it is tried again"),
+    ("clHostMemAllocINTEL", "pools are trimmed, and it is tried again"),
+    ("clSharedMemAllocINTEL", "pools are trimmed, and it is tried again"),
+    ("clGetDeviceInfo", "a property that a driver may lack has a value without it"),
+    ("clGetKernelInfo", "a property that a driver may lack has a value without it"),
+];
+
 /// Runs the workload without a failure, then once for each call with that call failing. No failure may
-/// leak an object, use a released one or return a wrong result as a success.
+/// leak an object, use a released one or return a wrong result as a success. Nobody may keep it silent but as
+/// [`SILENT`] says.
 fn each_call_fails_with(name: &str, code: cl_int) {
     alone(name, &[], || {
         let driver = FakeDriver::open();
@@ -18,29 +33,21 @@ fn each_call_fails_with(name: &str, code: cl_int) {
         driver.check_end("a scene");
         let calls = driver.query().calls;
         assert!(calls > 70, "{calls} calls that could fail");
-        let (mut met, mut reported) = (0, 0);
+        let mut met = 0;
         for nth in 1..=calls + 20 {
             driver.fail(nth, code);
             let steps = workload::play(device);
             let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
             driver.check_end(&when);
             let hit = driver.query().met;
-            (met, reported) = (
-                met + u64::from(hit),
-                reported + u64::from(!steps.failed().is_empty()),
-            );
-            assert!(
-                !steps.failed().is_empty() || steps.right,
-                "{when}: {}",
-                driver.report()
-            );
-            assert!(
-                hit || steps.failed().is_empty(),
-                "nothing failed, but {when}"
-            );
+            met += u64::from(hit);
+            let silent = steps.failed().is_empty();
+            assert!(!silent || steps.right, "{when}: {}", driver.report());
+            assert!(hit || silent, "nothing failed, but {when}");
+            let reported = !hit || !silent || driver.failed_one_of(SILENT);
+            assert!(reported, "nobody reported: {}", driver.report());
         }
         assert!(met >= calls - 10, "{met} of {calls} faults were met");
-        assert!(reported > met / 2, "{reported} of {met} faults were told");
     });
 }
 
