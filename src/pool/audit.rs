@@ -139,7 +139,10 @@ impl Heap {
                 "the index of mixed deaths is wrong"
             );
             let own = pending.remove(lane).unwrap_or_default();
-            hold!(index.pending == own, "the queue of epochs is wrong");
+            hold!(
+                self.index.pending_of(index) == own,
+                "the queue of epochs is wrong"
+            );
         }
         hold!(pending.is_empty(), "free memory that no index has");
         Ok(())

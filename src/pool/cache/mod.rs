@@ -516,11 +516,14 @@ impl Inner {
     /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<CachedBlock>) {
         let Some(at) = self.at(key) else { return };
-        for bin in 0..CACHE_BINS {
-            let own = self.caches[at].as_ref().map(|cache| cache.bins.0[bin]);
-            if own.is_some_and(|bin| bin.bytes >= least) {
-                out.extend(std::iter::from_fn(|| self.evict(at, bin)));
-            }
+        let holds = |bin: &Bin| bin.head != NIL && bin.bytes >= least;
+        let mut from = 0;
+        while let Some(cache) = &self.caches[at]
+            && let Some(next) = cache.bins.0[from..].iter().position(holds)
+        {
+            let bin = from + next;
+            out.extend(std::iter::from_fn(|| self.evict(at, bin)));
+            from = bin + 1;
         }
     }
 

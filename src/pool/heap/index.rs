@@ -9,10 +9,11 @@
 //! | several points | `mixed` of the first point's lane, one entry each | allocated, or that point is complete |
 //!
 //! A run serves its own lane as one range, while each of its segments keeps its epoch for other lanes.
-//! `pending` orders a lane's segments by epoch, so completion visits each segment once a point.
+//! [`Pending`] orders a lane's segments by epoch, so completion visits each segment once a point.
 //!
-//! All indexes are `BTreeSet`s. Size classes with sorted lists and a queue of epochs were 300 lines more.
+//! The indexes by size are `BTreeSet`s. Size classes with sorted lists were 200 lines more.
 
+use crate::pool::heap::pending::{Pending, Stamp};
 use crate::pool::heap::segments::{NIL, SegmentId, Segments};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,15 +37,8 @@ pub(crate) struct LaneIndex {
     /// (bytes of the run, its address, its first segment).
     pub runs: SizeIndex,
     pub mixed: SizeIndex,
-    /// (epoch, segment) of all of them.
-    pub(in crate::pool) pending: BTreeSet<(u64, SegmentId)>,
-}
-
-impl LaneIndex {
-    /// The newest epoch of the lane at which an indexed segment dies.
-    pub fn newest(&self) -> u64 {
-        self.pending.last().map_or(0, |(epoch, _)| *epoch)
-    }
+    /// All of them by epoch.
+    pub(in crate::pool) pending: Pending,
 }
 
 /// The place of a segment in a run. Only the two ends of a run are kept up to date.
@@ -58,6 +52,8 @@ struct RunTag {
     in_run: bool,
     /// Whether the segment was removed to be indexed anew.
     unfiled: bool,
+    /// How often the segment was removed from a lane's [`Pending`].
+    stamp: Stamp,
 }
 
 #[derive(Debug, Default)]
@@ -65,6 +61,11 @@ pub(crate) struct Index {
     pub clear: SizeIndex,
     pub(in crate::pool) lanes: BTreeMap<LaneId, LaneIndex>,
     tags: Vec<RunTag>,
+}
+
+/// Whether an entry of a lane's [`Pending`] stands for a segment that is still there.
+fn is_current(tags: &[RunTag]) -> impl Fn(SegmentId, Stamp) -> bool {
+    |id, stamp| tags.get(id as usize).is_some_and(|tag| tag.stamp == stamp)
 }
 
 enum Class<'a> {
@@ -93,12 +94,19 @@ impl Index {
     /// Segments whose indexed point has completed. Removes the indexes of lanes without segments.
     pub fn completed(&mut self) -> Vec<SegmentId> {
         let mut out = Vec::new();
+        let is_current = is_current(&self.tags);
         self.lanes.retain(|_, index| {
-            let completed = index.pending.range(..=(index.clock.reliable(), NIL));
-            out.extend(completed.map(|(_, id)| *id));
+            let completed = index.clock.reliable();
+            index.pending.take_until(completed, &is_current, &mut out);
             !index.pending.is_empty()
         });
         out
+    }
+
+    /// A lane's segments by epoch.
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn pending_of(&self, index: &LaneIndex) -> BTreeSet<(u64, SegmentId)> {
+        index.pending.entries(is_current(&self.tags)).collect()
     }
 
     /// Removes a segment that will be indexed anew once all others are removed.
@@ -123,9 +131,10 @@ impl Index {
             }
             Class::Run(point) => self.add_to_run(segments, id, point),
             Class::Mixed(point) => {
+                let stamp = self.tag_mut(id).stamp;
                 let index = self.lane_mut(point);
                 index.mixed.insert((seg.bytes, seg.addr, id));
-                index.pending.insert((point.epoch, id));
+                index.pending.insert(point.epoch, id, stamp);
             }
         }
     }
@@ -157,14 +166,15 @@ impl Index {
             clock: Arc::clone(&point.clock),
             runs: SizeIndex::default(),
             mixed: SizeIndex::default(),
-            pending: BTreeSet::new(),
+            pending: Pending::default(),
         })
     }
 
     fn remove_pending(&mut self, point: &Point, id: SegmentId) {
+        let tag = self.tag_mut(id);
+        tag.stamp = tag.stamp.wrapping_add(1);
         if let Some(index) = self.lanes.get_mut(&point.lane()) {
-            let was = index.pending.remove(&(point.epoch, id));
-            debug_assert!(was, "not in the queue of epochs");
+            index.pending.remove(is_current(&self.tags));
         }
     }
 
@@ -186,12 +196,13 @@ impl Index {
         }
         self.set_in_run(id, true);
         self.set_ends(head, tail, bytes);
+        let stamp = self.tag(id).stamp;
         let index = self.lane_mut(point);
         for run in gone.iter().flatten() {
             index.runs.remove(run);
         }
         index.runs.insert((bytes, segments.seg(head).addr, head));
-        index.pending.insert((point.epoch, id));
+        index.pending.insert(point.epoch, id, stamp);
     }
 
     fn remove_from_run(&mut self, segments: &Segments, id: SegmentId, point: &Point) {

@@ -1,8 +1,8 @@
 //! The memory of one pool: segments and indexes, without limits, policy or lock.
 //!
 //! Owns [`Heap`]. `segments` has the address ranges, `index` finds free ones, `search` the best fit,
-//! `aliases` the addresses that remapped pages have left, `range_map` values of address ranges. Must never know
-//! a provider, a cache or a limit.
+//! `pending` what waits for completion, `aliases` the addresses that remapped pages have left, `range_map` values of
+//! address ranges. Must never know a provider, a cache or a limit.
 //!
 //! A freed block keeps its death, a frontier. A request whose order comes after all of the death may take the
 //! block at once, as may any request once the death is complete. Neither calls the driver.
@@ -21,6 +21,7 @@
 
 pub(crate) mod aliases;
 pub(crate) mod index;
+mod pending;
 pub(crate) mod range_map;
 pub(crate) mod search;
 pub(crate) mod segments;

@@ -119,7 +119,7 @@ fn by_size(
 
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
 fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
-    let whole = index.newest() <= horizon;
+    let whole = index.pending.newest() <= horizon;
     from_size(&index.runs, need.bytes).find_map(|(size, addr, head)| {
         if whole {
             let place = place_at(heap, head, need.fit(addr, size)?);
