@@ -19,7 +19,7 @@
 // | chain | beside alone | quotient of both times, median of 25 turns |
 // | growth | ms | 256 allocations of 64 MiB from an empty pool, and a mapping of as much memory, in turns; median of 25 |
 // | growth | beside mapping | quotient of both times, median of 25 turns |
-// | first | program | ns for an operation of a program without other work, from an empty pool, median of 5 |
+// | first | program | ns for an operation of a program without other work, from an empty pool, median of 5 rounds of all allocators in turns |
 // | again | program | the slowest of the five or more iterations after it, each the median of 5 |
 // | later | program | the median of these iterations |
 // | held | program | peak reserved bytes over peak live bytes, each operation followed by a fill of 4 KiB |
@@ -437,22 +437,28 @@ static void replay(const std::string &program, std::vector<std::unique_ptr<Alloc
     size_t peak = 0;
     for (auto &one : given) peak = std::max(peak, one.peak);
     const size_t count = std::max(ITERATIONS, given.size());
-    for (auto &own : all) {
-        if (own->is_fixed()) continue;
-        std::vector<std::vector<double>> times(count);
-        for (int round = 0; round < ROUNDS; ++round) {
-            own->reset();
-            for (size_t i = 0; i < count; ++i) times[i].push_back(given[i % given.size()].run(*own, false));
+    // All allocators in turns, so that a processor that changes its speed serves them alike.
+    std::vector<std::vector<std::vector<double>>> times(all.size(), std::vector<std::vector<double>>(count));
+    for (int round = 0; round < ROUNDS; ++round) {
+        for (size_t a = 0; a < all.size(); ++a) {
+            if (all[a]->is_fixed()) continue;
+            all[a]->reset();
+            for (size_t i = 0; i < count; ++i) times[a][i].push_back(given[i % given.size()].run(*all[a], false));
+            all[a]->reset();
         }
+    }
+    for (size_t a = 0; a < all.size(); ++a) {
+        auto &own = *all[a];
+        if (own.is_fixed()) continue;
         std::vector<double> later;
-        for (size_t i = 1; i < count; ++i) later.push_back(middle(times[i]));
-        tell("first", *own, name, middle(times[0]));
-        tell("again", *own, name, *std::max_element(later.begin(), later.end()));
-        tell("later", *own, name, middle(later));
-        own->reset();
-        for (auto &one : given) one.run(*own, true);
-        tell("held", *own, name, (double)own->held() / peak);
-        own->reset();
+        for (size_t i = 1; i < count; ++i) later.push_back(middle(times[a][i]));
+        tell("first", own, name, middle(times[a][0]));
+        tell("again", own, name, *std::max_element(later.begin(), later.end()));
+        tell("later", own, name, middle(later));
+        own.reset();
+        for (auto &one : given) one.run(own, true);
+        tell("held", own, name, (double)own.held() / peak);
+        own.reset();
     }
 }
 
