@@ -8,6 +8,11 @@ use std::ffi::c_void;
 /// captured, so that no command has to ask the backend. An extension of this implementation's.
 pub const NEVER_CAPTURED: ur_structure_type_t = ur_structure_type_t(0x7f75_0001);
 
+/// The type of a struct in the chain of `ur_usm_pool_desc_t`, with no contents beyond a `ur_base_desc_t`. By it the
+/// caller asks for a pool that holds as little as it can, and takes longer to grow. An extension of this
+/// implementation's.
+pub const TIGHT_POOL: ur_structure_type_t = ur_structure_type_t(0x7f75_0002);
+
 /// Maximum number of structs in a chain. A longer one counts as a loop.
 const MAX_CHAIN_STRUCTS: usize = 64;
 

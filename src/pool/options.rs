@@ -95,6 +95,9 @@ pub struct Options {
     /// The decoder of `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with
     /// steps of up to 64 KiB.
     pub rounding_kib: u64,
+    /// `UR_POOL_WILDERNESS`: free memory at the end of a pool, which growth continues, is the last fit. It saves memory
+    /// where a pool grows by what is needed.
+    pub wilderness: bool,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -113,8 +116,24 @@ impl Default for Options {
             looks: 8,
             small_kib: 1024,
             rounding_kib: 64,
+            wilderness: false,
             replay: true,
             shared_replay: true,
+        }
+    }
+}
+
+impl Options {
+    /// For a program that counts its memory and not the time of its first iteration, as one that trains for hours: a
+    /// pool grows by what is needed, and often. Its slack is 1/8: with less, compaction divides addresses that growth
+    /// would continue. `integrations/pytorch/tests/recorded.rs` has what that saves.
+    pub const fn tight(self) -> Self {
+        Self {
+            slack_share: 8,
+            growth_share: 0,
+            growth_mib: 4,
+            wilderness: true,
+            ..self
         }
     }
 }

@@ -9,7 +9,7 @@ use std::ptr::{null, null_mut};
 
 use ur::abi::*;
 use ur::dl::{Binding, Library};
-use ur::object::chain::NEVER_CAPTURED;
+use ur::object::chain::{NEVER_CAPTURED, TIGHT_POOL};
 
 use crate::failure::{Failure, Result};
 
@@ -166,11 +166,19 @@ impl Ur {
         // SAFETY: the device is live, and the output is a local variable.
         let result = unsafe { (ur.urContextCreate)(1, &device.0, null(), &mut context) };
         check("urContextCreate", result)?;
+        let tight = ur_base_desc_t {
+            stype: TIGHT_POOL,
+            ..Default::default()
+        };
         let mut limits = ur_usm_pool_limits_desc_t {
+            pNext: (&raw const tight).cast(),
             minDriverAllocSize: usize::MAX,
             ..Default::default()
         };
-        let mut desc = ur_usm_pool_desc_t::default();
+        let mut desc = ur_usm_pool_desc_t {
+            pNext: (&raw const tight).cast(),
+            ..Default::default()
+        };
         if fraction < 1.0 {
             limits.maxPoolableSize = (self.memory(device)? as f64 * fraction) as usize;
             desc.pNext = (&raw const limits).cast();

@@ -30,6 +30,10 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("compaction: always", &[("UR_POOL_COMPACTION", "always")]),
     ("compaction: never", &[("UR_POOL_COMPACTION", "never")]),
     ("growth by what is needed", &[("UR_POOL_GROWTH_SHARE", "0")]),
+    (
+        "the end of the pool is the last fit",
+        &[("UR_POOL_WILDERNESS", "1")],
+    ),
     ("small requests empty caches", &[("UR_POOL_SMALL_KIB", "0")]),
     ("sizes in least steps", &[("UR_POOL_ROUNDING_KIB", "0")]),
     (

@@ -41,6 +41,8 @@ use std::collections::BTreeSet;
 pub(crate) struct Heap {
     pub segments: Segments,
     pub index: Index,
+    /// Whether what growth continues is the last fit.
+    spares_wilderness: bool,
 }
 
 /// Free memory that was removed from the heap: its range, its pages and its deaths.
@@ -56,10 +58,24 @@ pub(crate) struct Piece {
 pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
 impl Heap {
-    pub fn new(page: Option<u64>) -> Self {
+    pub fn new(page: Option<u64>, spares_wilderness: bool) -> Self {
         Self {
             segments: Segments::new(page),
             index: Index::default(),
+            spares_wilderness,
+        }
+    }
+
+    /// The address from which growth continues, if that is to be spared: the end of the last slab. Else 0.
+    #[inline]
+    pub fn wilderness_end(&self) -> u64 {
+        match self.spares_wilderness && self.segments.page().is_some() {
+            true => self
+                .segments
+                .slabs()
+                .next_back()
+                .map_or(0, |last| last.slab.end()),
+            false => 0,
         }
     }
 

@@ -86,28 +86,28 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A queue, and the current stamps of its segments.
+    /// A queue, and which insertion of each segment is current.
     #[derive(Default)]
     struct Model {
         pending: Pending,
-        stamps: BTreeMap<SegmentId, Stamp>,
+        current: BTreeMap<SegmentId, Stamp>,
     }
 
     impl Model {
         fn insert(&mut self, epoch: u64, id: SegmentId) {
-            let stamp = *self.stamps.entry(id).or_default();
+            let stamp = *self.current.entry(id).or_default();
             self.pending.insert(epoch, id, stamp);
         }
 
         fn remove(&mut self, id: SegmentId) {
-            *self.stamps.entry(id).or_default() += 1;
-            let stamps = &self.stamps;
-            self.pending.remove(|id, stamp| stamps[&id] == stamp);
+            *self.current.entry(id).or_default() += 1;
+            let current = &self.current;
+            self.pending.remove(|id, stamp| current[&id] == stamp);
         }
 
         fn take_until(&mut self, epoch: u64) -> Vec<SegmentId> {
-            let (stamps, mut out) = (&self.stamps, Vec::new());
-            let is_current = |id, stamp| stamps[&id] == stamp;
+            let (current, mut out) = (&self.current, Vec::new());
+            let is_current = |id, stamp| current[&id] == stamp;
             self.pending.take_until(epoch, is_current, &mut out);
             out
         }

@@ -59,6 +59,7 @@ impl<D: Driver> UsmPool<D> {
             threshold: D::default_threshold(),
             keeps: D::keeps_by_default,
             zeroed: false,
+            tight: false,
             user: None,
             native: false,
         };
@@ -83,7 +84,7 @@ impl<D: Driver> UsmPool<D> {
     ) -> Result<Arc<Object<Self>>> {
         let chained = desc.pNext;
         // SAFETY: the entry point's caller promises a chain of live structs with correct tags.
-        let (limits, buffer) = unsafe {
+        let (limits, buffer, tight) = unsafe {
             (
                 chain::find::<ur_usm_pool_limits_desc_t>(
                     chained,
@@ -93,6 +94,7 @@ impl<D: Driver> UsmPool<D> {
                     chained,
                     UR_STRUCTURE_TYPE_USM_POOL_BUFFER_DESC,
                 ),
+                chain::find::<ur_base_desc_t>(chained, chain::TIGHT_POOL).is_some(),
             )
         };
         let zeroed = desc.flags.contains(UR_USM_POOL_FLAG_ZERO_INITIALIZE_BLOCK);
@@ -102,6 +104,7 @@ impl<D: Driver> UsmPool<D> {
             threshold: limits.map_or(u64::MAX, |limits| limits.minDriverAllocSize as u64),
             keeps: |_| true,
             zeroed,
+            tight,
             user: None,
             native: desc
                 .flags

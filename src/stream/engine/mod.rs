@@ -45,6 +45,7 @@ pub struct Engine<D: Driver> {
     deterministic: bool,
     /// Options of the pools of its contexts.
     pool_options: Options,
+    tight_options: Options,
 }
 
 /// The source of a point's completion.
@@ -111,11 +112,12 @@ impl<D: Driver> Clone for Mark<D> {
 impl<D: Driver> Engine<D> {
     /// An engine with the options of the environment.
     pub fn new() -> Arc<Self> {
-        Self::with_options(Settings::get().options)
+        let settings = Settings::get();
+        Self::with_options(settings.options, settings.tight_options)
     }
 
-    /// An engine whose pools have these options.
-    pub(crate) fn with_options(pool_options: Options) -> Arc<Self> {
+    /// An engine whose pools have these options, or the others if they are asked to be tight.
+    pub(crate) fn with_options(pool_options: Options, tight_options: Options) -> Arc<Self> {
         Arc::new(Self {
             sources: RwLock::default(),
             unsignalled: AtomicUsize::new(0),
@@ -125,11 +127,15 @@ impl<D: Driver> Engine<D> {
             origin: Origin::here(),
             deterministic: Settings::get().deterministic,
             pool_options,
+            tight_options,
         })
     }
 
-    pub(crate) fn pool_options(&self) -> Options {
-        self.pool_options
+    pub(crate) fn pool_options(&self, tight: bool) -> Options {
+        match tight {
+            true => self.tight_options,
+            false => self.pool_options,
+        }
     }
 
     /// As `UR_POOL_DETERMINISTIC` asks for it.

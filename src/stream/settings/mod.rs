@@ -6,6 +6,7 @@
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
 //! | `UR_POOL_SLACK_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_WILDERNESS` | a flag: `1` (the default of tight pools), `0` (of others) |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
 //! | `UR_POOL_TRACE` | a file; `%p` is the process, `%n` the adapter |
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub extent_cache: bool,
     /// Which mechanisms of the pools are on.
     pub options: Options,
+    /// The same for pools that are asked to be tight.
+    pub tight_options: Options,
 }
 
 impl Settings {
@@ -53,13 +56,13 @@ impl Settings {
             deterministic: env.flag("UR_POOL_DETERMINISTIC", false),
             trace: env.text("UR_POOL_TRACE"),
             extent_cache: env.flag("UR_POOL_EXTENT_CACHE", true),
-            options: options(env),
+            options: options(env, Options::default()),
+            tight_options: options(env, Options::default().tight()),
         }
     }
 }
 
-fn options(env: &Env<'_>) -> Options {
-    let usual = Options::default();
+fn options(env: &Env<'_>, usual: Options) -> Options {
     let pressure = ("pressure", Compaction::Pressure);
     let others = [("always", Compaction::Always), ("never", Compaction::Never)];
     let share = |name, usual: u64| {
@@ -76,6 +79,7 @@ fn options(env: &Env<'_>) -> Options {
         looks: share("UR_POOL_LOOKS", usual.looks),
         small_kib: share("UR_POOL_SMALL_KIB", usual.small_kib),
         rounding_kib: share("UR_POOL_ROUNDING_KIB", usual.rounding_kib),
+        wilderness: env.flag("UR_POOL_WILDERNESS", usual.wilderness),
         replay: env.flag("UR_POOL_REPLAY", usual.replay),
         shared_replay: env.flag("UR_POOL_SHARED_REPLAY", usual.shared_replay),
     }
@@ -105,6 +109,7 @@ mod tests {
             trace: None,
             extent_cache: true,
             options: Options::default(),
+            tight_options: Options::default().tight(),
         };
         assert_eq!(parse(&[]), (usual.clone(), vec![]));
         let (all, none) = parse(&[
@@ -126,6 +131,12 @@ mod tests {
                 small_kib: 0,
                 rounding_kib: 1024,
                 ..Options::default()
+            },
+            tight_options: Options {
+                growth_share: 0,
+                small_kib: 0,
+                rounding_kib: 1024,
+                ..Options::default().tight()
             },
         };
         assert_eq!((all, none), (wanted, vec![]));

@@ -32,7 +32,7 @@ impl<D: AnyFake> Fixture<D> {
             growth_share: 0,
             ..Options::default()
         };
-        Self::over(&Engine::with_options(options))
+        Self::over(&Engine::with_options(options, options.tight()))
     }
 
     fn over(engine: &Arc<Engine<D>>) -> Self {

@@ -83,6 +83,8 @@ pub(crate) struct Plan<D: Driver> {
     /// Whether settling leaves free memory of a kind reserved at all.
     pub keeps: fn(Kind) -> bool,
     pub zeroed: bool,
+    /// Whether the pool holds as little as it can ([`chain::TIGHT_POOL`](crate::object::chain::TIGHT_POOL)).
+    pub tight: bool,
     pub user: Option<(Kind, UserBlock)>,
     /// Whether a pool of the backend may serve.
     pub native: bool,
@@ -187,7 +189,7 @@ impl<D: Driver> PoolCore<D> {
         let reserved = Arc::new(Gauge::new(most));
         let block = user.as_ref().map(|(_, block)| block);
         let config = Config {
-            options: domain.engine().pool_options(),
+            options: domain.engine().pool_options(plan.tight),
             ..config(max_bytes, plan.threshold, block)
         };
         let mut block = user.map(|(_, block)| block);
