@@ -33,11 +33,8 @@ fn small() -> Config {
 
 fn request(bytes: u64, order: Order<'_>) -> Request<'_> {
     Request {
-        bytes,
-        align: 0,
-        order,
         may_wait: true,
-        decision: None,
+        ..Request::new(bytes, order)
     }
 }
 

@@ -135,13 +135,7 @@ fn the_end_of_the_pool_is_the_last_fit() {
         };
         let pool = Pool::new(FakeProvider::mixed(2 * MIB, 2 * MIB), config);
         let alloc = |bytes| {
-            let request = Request {
-                bytes,
-                align: 0,
-                order: Order::Sync,
-                may_wait: false,
-                decision: None,
-            };
+            let request = Request::new(bytes, Order::Sync);
             pool.acquire(&request).expect("no limit").block()
         };
         let hole = alloc(2 * MIB);

@@ -109,11 +109,8 @@ fn pool() -> (Arc<Watched>, Pool<Arc<Watched>>) {
     };
     let pool = Pool::new(Arc::clone(&provider), config);
     let ask = Request {
-        bytes: 64 * MIB,
-        align: 0,
-        order: Order::Sync,
         may_wait: true,
-        decision: None,
+        ..Request::new(64 * MIB, Order::Sync)
     };
     let all: Vec<_> = (0..256)
         .map(|_| pool.acquire(&ask).expect("no limit"))

@@ -161,11 +161,8 @@ fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
             let block = cache.alloc(pool.key(), *bytes).unwrap_or_else(|| {
                 provider.device.lock().unwrap().now += MISS_US;
                 let request = Request {
-                    bytes: *bytes,
-                    align: 0,
-                    order: Order::Lane(lane),
                     may_wait: true,
-                    decision: None,
+                    ..Request::new(*bytes, Order::Lane(lane))
                 };
                 let acquired = pool.acquire_on(cache, &request).expect("no limit");
                 assert!(acquired.wait().is_none(), "no wait unless asked for");

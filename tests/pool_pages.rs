@@ -36,13 +36,7 @@ fn make_with(
 }
 
 fn alloc(pool: &Pool<Arc<FakeProvider>>, bytes: u64) -> Result<Block, PoolError> {
-    let request = Request {
-        bytes,
-        align: 0,
-        order: Order::Sync,
-        may_wait: false,
-        decision: None,
-    };
+    let request = Request::new(bytes, Order::Sync);
     pool.acquire(&request).map(|acquired| acquired.block())
 }
 

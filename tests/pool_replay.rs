@@ -211,13 +211,7 @@ fn no_plan_has_memory_that_another_queue_may_use() {
     let (mut queue, mut other) = (Queue::new(), Queue::new());
     iteration(&mut queue, &pool);
     queue.finish();
-    let request = Request {
-        bytes: 64 * (3 + 5 * 19),
-        align: 0,
-        order: Order::Sync,
-        may_wait: false,
-        decision: None,
-    };
+    let request = Request::new(64 * (3 + 5 * 19), Order::Sync);
     let reserved = pool.figures().reserved;
     let taken = pool.acquire(&request).expect("there is room").block();
     assert_eq!(pool.figures().reserved, reserved);

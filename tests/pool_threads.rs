@@ -99,11 +99,8 @@ impl SharedPool {
         let order = Order::Lane(lane);
         let may_wait = rng.chance(80);
         let request = Request {
-            bytes,
-            align: 0,
-            order,
             may_wait,
-            decision: None,
+            ..Request::new(bytes, order)
         };
         match self.acquire(cache, &request) {
             Ok(acquired) => {
@@ -287,13 +284,7 @@ fn peaks_are_exact_when_threads_race() {
                 for _ in 0..200 {
                     lane.advance();
                     let order = Order::Lane(&lane);
-                    let request = Request {
-                        bytes: 64,
-                        align: 0,
-                        order,
-                        may_wait: false,
-                        decision: None,
-                    };
+                    let request = Request::new(64, order);
                     let block = pool.acquire(&request).expect("no limit").block();
                     barrier.wait();
                     pool.release(block.addr, lane.tip()).expect("live");

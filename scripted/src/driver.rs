@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char};
+use std::fmt::{Debug, Display};
 use std::path::PathBuf;
 use std::ptr::null;
 use std::thread::sleep;
@@ -18,11 +19,51 @@ pub fn beside(library: &str) -> PathBuf {
     own.with_file_name(library)
 }
 
+/// The failed steps of a workload, and whether the data that it read back is right.
+pub type Outcome<Step> = (Vec<Step>, bool);
+
 /// The functions of an open driver that every script has.
 pub struct Scripted<Code> {
     pub fail: unsafe extern "C" fn(Fault<Code>, *const c_char),
     pub query: extern "C" fn() -> Answer,
     pub report: unsafe extern "C" fn(*mut c_char, usize),
+}
+
+impl<Code: Default + Copy + Display> Scripted<Code> {
+    /// Runs a workload without a failure, then once for each of its calls, of which there are `least` or more, with
+    /// that call failing. The adapter's threads make up to `beyond` more.
+    ///
+    /// No failure may leak an object, use a released one or return a wrong result as a success. Nobody may keep it
+    /// silent but where the function is in `silent`, which names each with a reason.
+    pub fn fail_each_call<Step: Debug>(
+        &self,
+        code: Code,
+        (least, beyond): (u64, u64),
+        silent: &[(&str, &str)],
+        play: impl Fn() -> Outcome<Step>,
+    ) {
+        self.reset();
+        let (failed, right) = play();
+        assert!(failed.is_empty() && right, "{failed:?}, right: {right}");
+        self.check_end("a workload");
+        let calls = self.query().calls;
+        assert!(calls > least, "{calls} calls that could fail");
+        let mut met = 0;
+        for nth in 1..=calls + beyond {
+            self.fail(nth, code);
+            let (failed, right) = play();
+            let when = format!("call {nth} failed with {code}: {failed:?}");
+            self.check_end(&when);
+            let hit = self.query().met;
+            met += u64::from(hit);
+            let is_silent = failed.is_empty();
+            assert!(!is_silent || right, "{when}: {}", self.report());
+            assert!(hit || is_silent, "nothing failed, but {when}");
+            let reported = !hit || !is_silent || self.failed_one_of(silent);
+            assert!(reported, "nobody reported: {}", self.report());
+        }
+        assert!(met >= calls - 10, "{met} of {calls} faults were met");
+    }
 }
 
 impl<Code: Default> Scripted<Code> {

@@ -26,11 +26,8 @@ fn ask(
     may_wait: bool,
 ) -> Result<Acquired, PoolError> {
     pool.acquire(&Request {
-        bytes,
-        align: 0,
-        order,
         may_wait,
-        decision: None,
+        ..Request::new(bytes, order)
     })
 }
 
@@ -180,11 +177,8 @@ fn ask_on(
 ) -> Result<Acquired, PoolError> {
     let order = Order::Lane(lane);
     let request = Request {
-        bytes,
-        align: 0,
-        order,
         may_wait: true,
-        decision: None,
+        ..Request::new(bytes, order)
     };
     pool.acquire_on(cache, &request)
 }

@@ -136,6 +136,19 @@ pub struct Request<'a> {
     pub decision: Option<&'a RefCell<DecisionTrace>>,
 }
 
+impl<'a> Request<'a> {
+    /// One of any alignment, whose caller enforces no wait and traces no decision.
+    pub fn new(bytes: u64, order: Order<'a>) -> Self {
+        Self {
+            bytes,
+            align: 0,
+            order,
+            may_wait: false,
+            decision: None,
+        }
+    }
+}
+
 impl Request<'_> {
     /// Adds to the decision trace, if there is one.
     pub(crate) fn record(&self, add: impl FnOnce(&mut DecisionTrace)) {

@@ -363,11 +363,8 @@ proptest! {
 
 fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
     let request = Request {
-        bytes,
         align,
-        order: Order::Sync,
-        may_wait: false,
-        decision: None,
+        ..Request::new(bytes, Order::Sync)
     };
     Need::new(&request, Rounding::new(unit, &Options::default()))
 }
@@ -422,13 +419,7 @@ fn who_seldom_misses_is_seldom_watched() {
     let (mut watched, mut misses) = (Vec::new(), 0);
     for turn in 0..1000 {
         let (lane, cache) = &lanes[turn % 2];
-        let request = Request {
-            bytes: 4096,
-            align: 0,
-            order: Order::Lane(lane),
-            may_wait: false,
-            decision: None,
-        };
+        let request = Request::new(4096, Order::Lane(lane));
         for _ in 0..200 {
             let hit = cache.alloc(pool.key(), request.bytes);
             let block = hit.unwrap_or_else(|| {
@@ -464,13 +455,7 @@ fn lanes_that_do_nothing_are_forgotten() {
         (lane, cache)
     };
     let ask = |(lane, cache): &(Lane, Arc<StreamCache>), bytes| {
-        let request = Request {
-            bytes,
-            align: 0,
-            order: Order::Lane(lane),
-            may_wait: false,
-            decision: None,
-        };
+        let request = Request::new(bytes, Order::Lane(lane));
         let hit = cache.alloc(pool.key(), bytes);
         hit.unwrap_or_else(|| pool.acquire_on(cache, &request).expect("it grows").block())
     };
@@ -523,13 +508,7 @@ fn neighbours_serve(unit: u64, options: Options) -> bool {
     lane.advance();
     let cache = StreamCache::new(lane.clock(), &Arc::default());
     let ask = |units| {
-        let request = Request {
-            bytes: units * unit,
-            align: 0,
-            order: Order::Lane(&lane),
-            may_wait: false,
-            decision: None,
-        };
+        let request = Request::new(units * unit, Order::Lane(&lane));
         let hit = cache.alloc(pool.key(), request.bytes);
         hit.unwrap_or_else(|| pool.acquire_on(&cache, &request).expect("it grows").block())
     };
@@ -583,13 +562,7 @@ fn shared_plans_are_made_while_the_host_waits() {
         let mut live = Vec::new();
         for size in 0..12 {
             let bytes = UNIT * (3 + 5 * size + nth);
-            let request = Request {
-                bytes,
-                align: 0,
-                order: Order::Lane(lane),
-                may_wait: false,
-                decision: None,
-            };
+            let request = Request::new(bytes, Order::Lane(lane));
             live.push(pool.acquire_on(cache, &request).expect("no limit").block());
             if live.len() > 2 {
                 free(live.remove(0));

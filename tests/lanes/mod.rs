@@ -25,13 +25,7 @@ impl Queue {
 
     pub fn alloc<S: SlabProvider>(&self, pool: &Pool<S>, bytes: u64) -> Block {
         self.cache.alloc(pool.key(), bytes).unwrap_or_else(|| {
-            let request = Request {
-                bytes,
-                align: 0,
-                order: Order::Lane(&self.lane),
-                may_wait: false,
-                decision: None,
-            };
+            let request = Request::new(bytes, Order::Lane(&self.lane));
             let acquired = pool.acquire_on(&self.cache, &request);
             acquired.expect("no limit").block()
         })

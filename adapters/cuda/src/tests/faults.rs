@@ -27,35 +27,14 @@ const SILENT: &[(&str, &str)] = &[
     ("cuOccupancyMaxPotentialBlockSize", "a group size is then chosen without it"),
 ];
 
-/// Runs the workload without a failure, then once for each call with that call failing.
-///
-/// No failure may leak an object, use a released one or return a wrong result as a success. Nobody may keep it silent
-/// but as [`SILENT`] says.
+/// Each call of the workload fails in turn.
 fn each_call_fails_with(name: &str, code: u32) {
     alone(name, || {
-        let driver = FakeDriver::open();
-        driver.reset();
-        let whole = workload::play(&|_| {});
-        assert_eq!(whole.failed(), []);
-        assert!(whole.right, "what was read back");
-        driver.check_end("a workload");
-        let calls = driver.query().calls;
-        assert!(calls > 50, "{calls} calls that could fail");
-        let mut met = 0;
-        for nth in 1..=calls + 10 {
-            driver.fail(nth, code);
+        let play = || {
             let steps = workload::play(&|_| {});
-            let when = format!("call {nth} failed with {code}: {:?}", steps.failed());
-            driver.check_end(&when);
-            let hit = driver.query().met;
-            met += u64::from(hit);
-            let silent = steps.failed().is_empty();
-            assert!(!silent || steps.right, "{when}: {}", driver.report());
-            assert!(hit || silent, "nothing failed, but {when}");
-            let reported = !hit || !silent || driver.failed_one_of(SILENT);
-            assert!(reported, "nobody reported: {}", driver.report());
-        }
-        assert!(met >= calls - 10, "{met} of {calls} faults were met");
+            (steps.failed(), steps.right)
+        };
+        FakeDriver::open().fail_each_call(code, (50, 10), SILENT, play);
     });
 }
 
