@@ -125,8 +125,8 @@ impl Default for Options {
 
 impl Options {
     /// For a program that counts its memory and not the time of its first iteration, as one that trains for hours: a
-    /// pool grows by what is needed, and often. Its slack is 1/8: with less, compaction divides addresses that growth
-    /// would continue. `integrations/pytorch/tests/recorded.rs` has what that saves.
+    /// pool grows by what is needed, and often. Its slack is 1/8: with 1/16 a decoder reserves 1800 MiB, else 1732.
+    /// `docs/src/guides/pytorch.md` has what each part saves, `integrations/pytorch/tests/recorded.rs` checks it.
     pub const fn tight(self) -> Self {
         Self {
             slack_share: 8,

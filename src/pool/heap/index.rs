@@ -11,7 +11,8 @@
 //! A run serves its own lane as one range, while each of its segments keeps its epoch for other lanes.
 //! [`Pending`] orders a lane's segments by epoch, so completion visits each segment once a point.
 //!
-//! The indexes by size are `BTreeSet`s. Size classes with sorted lists were 200 lines more.
+//! The indexes by size are `BTreeSet`s. Size classes, sorted lists in them, and a queue of epochs were together 300
+//! lines more than sets alone.
 
 use crate::pool::heap::pending::{Pending, Stamp};
 use crate::pool::heap::segments::{NIL, SegmentId, Segments};
