@@ -141,17 +141,29 @@ impl Index {
     }
 
     pub fn remove(&mut self, segments: &Segments, id: SegmentId) {
+        self.remove_from(segments, id, segments.seg(id).end());
+    }
+
+    /// Removes the free segments from `first` up to an address. Returns the last one.
+    pub fn remove_until(&mut self, segments: &Segments, first: SegmentId, end: u64) -> SegmentId {
+        let (mut last, mut next) = (first, first);
+        while next != NIL && segments.seg(next).addr < end {
+            last = self.remove_from(segments, next, end);
+            next = segments.seg(last).next;
+        }
+        last
+    }
+
+    /// Removes a free segment, and those of its run that begin before an address. Returns the last one.
+    fn remove_from(&mut self, segments: &Segments, id: SegmentId, end: u64) -> SegmentId {
         let seg = segments.seg(id);
-        let Some(death) = seg.death() else { return };
+        let Some(death) = seg.death() else { return id };
         match class_of(death) {
             Class::Clear => {
                 let was = self.clear.remove(&(seg.bytes, seg.addr, id));
                 debug_assert!(was, "not indexed as clear");
             }
-            Class::Run(point) => {
-                self.remove_from_run(segments, id, point);
-                self.remove_pending(point, id);
-            }
+            Class::Run(point) => return self.remove_from_run(segments, id, end, point),
             Class::Mixed(point) => {
                 if let Some(index) = self.lanes.get_mut(&point.lane()) {
                     let was = index.mixed.remove(&(seg.bytes, seg.addr, id));
@@ -160,6 +172,7 @@ impl Index {
                 self.remove_pending(point, id);
             }
         }
+        id
     }
 
     fn lane_mut(&mut self, point: &Point) -> &mut LaneIndex {
@@ -206,12 +219,22 @@ impl Index {
         index.pending.insert(point.epoch, id, stamp);
     }
 
-    fn remove_from_run(&mut self, segments: &Segments, id: SegmentId, point: &Point) {
-        let seg = segments.seg(id);
+    fn remove_from_run(
+        &mut self,
+        segments: &Segments,
+        first: SegmentId,
+        end: u64,
+        point: &Point,
+    ) -> SegmentId {
+        let lane = point.lane();
         // Completion mostly removes an end of a run, and both ends know the head.
-        let last = !self.in_run(segments, seg.next, point.lane());
-        let mut head = if last { self.tag(id).other_end } else { id };
-        while self.in_run(segments, segments.seg(head).prev, point.lane()) {
+        let is_last = !self.in_run(segments, segments.seg(first).next, lane);
+        let mut head = if is_last {
+            self.tag(first).other_end
+        } else {
+            first
+        };
+        while self.in_run(segments, segments.seg(head).prev, lane) {
             head = segments.seg(head).prev;
         }
         let RunTag {
@@ -219,19 +242,25 @@ impl Index {
             bytes,
             ..
         } = self.tag(head);
-        self.set_in_run(id, false);
+        let mut last = first;
+        self.leave_run(last, point);
+        while last != tail && segments.seg(last).end() < end {
+            last = segments.seg(last).next;
+            self.leave_run(last, point);
+        }
+        let (from, to) = (segments.seg(first), segments.seg(last));
         let head_addr = segments.seg(head).addr;
-        let before = seg.addr - head_addr;
+        let before = from.addr - head_addr;
         debug_assert!(
-            before + seg.bytes <= bytes,
-            "a run shorter than its segment"
+            to.end() - head_addr <= bytes,
+            "a run shorter than its segments"
         );
-        let after = bytes - before - seg.bytes;
+        let after = head_addr + bytes - to.end();
         if before > 0 {
-            self.set_ends(head, seg.prev, before);
+            self.set_ends(head, from.prev, before);
         }
         if after > 0 {
-            self.set_ends(seg.next, tail, after);
+            self.set_ends(to.next, tail, after);
         }
         let index = self.lane_mut(point);
         let was = index.runs.remove(&(bytes, head_addr, head));
@@ -240,8 +269,14 @@ impl Index {
             index.runs.insert((before, head_addr, head));
         }
         if after > 0 {
-            index.runs.insert((after, seg.end(), seg.next));
+            index.runs.insert((after, to.end(), to.next));
         }
+        last
+    }
+
+    fn leave_run(&mut self, id: SegmentId, point: &Point) {
+        self.set_in_run(id, false);
+        self.remove_pending(point, id);
     }
 
     /// Whether `id` is part of a run of `lane`.

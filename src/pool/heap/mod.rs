@@ -169,7 +169,7 @@ impl Heap {
             Some(_) => self.segments.runs_in(slab),
             None => Vec::new(),
         };
-        let last = self.unindex(first, slab.end());
+        let last = self.index.remove_until(&self.segments, first, slab.end());
         let (mut inner, mut rests) = (first, [NIL, NIL]);
         if self.segments.seg(last).end() > slab.end() && self.segments.page().is_some() {
             rests[1] = self.segments.split(last, slab.end());
@@ -196,7 +196,8 @@ impl Heap {
 
     /// Turns `bytes` at `place`, which must be free, into a live block.
     pub fn take(&mut self, place: Place, bytes: u64, requested: u64) -> (SegmentId, Block) {
-        self.unindex(place.first, place.start + bytes);
+        let end = place.start + bytes;
+        self.index.remove_until(&self.segments, place.first, end);
         let (taken, rests) = self.segments.carve(place, bytes, requested);
         self.index_rests(rests);
         let block = Block {
@@ -399,16 +400,6 @@ impl Heap {
             id = prev;
         }
         self.index.insert(&self.segments, id);
-    }
-
-    /// Removes the free segments from `first` up to an address from the index. Returns the last one.
-    fn unindex(&mut self, first: SegmentId, end: u64) -> SegmentId {
-        let (mut last, mut id) = (first, first);
-        while id != NIL && self.segments.seg(id).addr < end {
-            self.index.remove(&self.segments, id);
-            (last, id) = (id, self.segments.seg(id).next);
-        }
-        last
     }
 
     /// Indexes what is left of free segments before and behind a range that was removed or is live now.
