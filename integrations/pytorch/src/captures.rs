@@ -87,6 +87,12 @@ impl Captures {
         self.open.load(Ordering::Acquire) > 0
     }
 
+    /// Whether no capture is open, and no block of a graph is live.
+    #[inline]
+    pub fn are_unused(&self) -> bool {
+        self.live.load(Ordering::Acquire) == 0 && !self.are_open()
+    }
+
     /// Begins allocations for a pool, by one more user of it.
     pub fn begin(&self, pool: PoolId) {
         let mut state = self.state();
@@ -169,16 +175,10 @@ impl Captures {
 
     /// Takes the free of a block of a graph, or one that the end of the captures must come before. Returns any
     /// other one.
-    #[inline]
     pub fn free(&self, freed: Freed) -> Option<Freed> {
-        if self.live.load(Ordering::Acquire) == 0 && !self.are_open() {
+        if self.are_unused() {
             return Some(freed);
         }
-        self.free_in_state(freed)
-    }
-
-    #[cold]
-    fn free_in_state(&self, freed: Freed) -> Option<Freed> {
         let mut state = self.state();
         let class = state.live.remove(&freed.memory);
         self.live.store(state.live.len(), Ordering::Release);

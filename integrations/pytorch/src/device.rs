@@ -84,6 +84,7 @@ impl Device {
         }
     }
 
+    #[cold]
     fn find_queue(&self, stream: usize) -> Result<Queue> {
         let known = {
             let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
@@ -136,6 +137,7 @@ impl Device {
     }
 
     /// Memory in the order of a stream. The pool is trimmed once before the call fails.
+    #[inline]
     pub fn alloc(&self, stream: usize, bytes: usize) -> Result<*mut c_void> {
         if self.captures.are_open() {
             return self
@@ -146,6 +148,7 @@ impl Device {
         self.alloc_in_order(stream, bytes)
     }
 
+    #[inline(always)]
     fn alloc_in_order(&self, stream: usize, bytes: usize) -> Result<*mut c_void> {
         let queue = self.queue(stream)?;
         let alloc = || self.ur.alloc(self.at, queue, bytes);
@@ -176,7 +179,16 @@ impl Device {
 
     /// Frees memory in the order of the stream that it was allocated on, and after what the streams `used_by`
     /// have now.
+    #[inline]
     pub fn free(&self, memory: usize, stream: usize, used_by: Vec<usize>) -> Result<()> {
+        match used_by.is_empty() && self.captures.are_unused() {
+            true => self.ur.free(self.at, self.queue(stream)?, memory, &[]),
+            false => self.free_used(memory, stream, used_by),
+        }
+    }
+
+    #[cold]
+    fn free_used(&self, memory: usize, stream: usize, used_by: Vec<usize>) -> Result<()> {
         let freed = Freed {
             memory,
             stream,
@@ -338,7 +350,17 @@ impl Devices {
     }
 
     /// A GPU by the driver's number.
+    #[inline]
     pub fn device(&self, ordinal: i32) -> Result<&Device> {
+        let mut opened = self.opened();
+        match opened.find(|device| device.ordinal == ordinal) {
+            Some(device) => Ok(device),
+            None => self.open_device(ordinal),
+        }
+    }
+
+    #[cold]
+    fn open_device(&self, ordinal: i32) -> Result<&Device> {
         let slot = self.slot(ordinal)?;
         let fraction = || *slot.fraction.lock().unwrap_or_else(PoisonError::into_inner);
         let open = || {
@@ -363,6 +385,7 @@ impl Devices {
     }
 
     /// The GPUs in use.
+    #[inline]
     pub fn opened(&self) -> impl Iterator<Item = &Device> {
         let opened = self.slots.iter().filter_map(|slot| slot.device.get());
         opened.filter_map(|device| device.as_ref().ok())
