@@ -207,7 +207,7 @@ fn few_large_pages_make_a_first_run_fast() {
     let (first, _) = run(&ops, usual, false);
     let (slow, _) = run(&ops, small, false);
     println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages");
-    assert!(first <= 850.0, "{first} ns an operation");
+    assert!(first <= 700.0, "{first} ns an operation");
     assert!(1.8 * first < slow, "{slow} ns with small pages");
 }
 
@@ -220,7 +220,7 @@ fn a_few_looks_save_growth() {
     let (time, held) = run(&ops, usual, true);
     let (hasty_time, hasty_held) = run(&ops, hasty, true);
     println!("held {held:.3}, {time:.0} ns; with one look {hasty_held:.3}, {hasty_time:.0} ns");
-    assert!(held <= 1.40, "{held}");
+    assert!(held <= 1.45, "{held}");
     assert!(held + 0.1 < hasty_held, "{hasty_held} with one look");
     assert!(time < 1.03 * hasty_time, "the looks cost {time} ns");
 }

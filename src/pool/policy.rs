@@ -258,10 +258,14 @@ impl State {
             }
             None => true,
         };
-        // Pages that have to be waited for come before new memory.
-        let room = match always && !self.limits.maps_once {
-            true => 0,
-            false => budget,
+        let pressure = options.compaction == Compaction::Pressure;
+        let several = pressure && self.table.streams() > 1;
+        let room = match (always, grows) {
+            // Pages that have to be waited for come before new memory.
+            (true, _) if !self.limits.maps_once => 0,
+            // A growth for all of the request serves several streams longer than what little the pages lack.
+            (false, Some(_)) if several => 0,
+            _ => budget,
         };
         if !better(&self.pressure, 0) {
             return None;

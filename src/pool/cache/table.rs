@@ -185,7 +185,6 @@ impl CacheTable {
     }
 
     /// How many streams it remembers.
-    #[cfg(all(test, not(loom)))]
     pub fn streams(&self) -> usize {
         self.owners.len()
     }
