@@ -32,6 +32,8 @@ pub struct Clock {
     id: LaneId,
     /// The epochs observed complete, and those that the program awaited.
     completed: [AtomicU64; 2],
+    /// The epoch of the last native command.
+    native: AtomicU64,
     /// Whether only the latter may be relied on; else they are not kept.
     deterministic: bool,
     /// Whether the host, or something outside, completes its points, rather than a lane.
@@ -60,6 +62,7 @@ impl Clock {
         Arc::new(Self {
             id: LaneId::fresh(),
             completed: std::array::from_fn(|_| AtomicU64::new(0)),
+            native: AtomicU64::new(0),
             deterministic,
             host,
             failures: Failures::new(),
@@ -88,6 +91,22 @@ impl Clock {
 
     pub fn is_host(&self) -> bool {
         self.host
+    }
+
+    /// Records that the command with this epoch is native: its work may wait for the program.
+    pub fn set_native(&self, epoch: u64) {
+        debug_assert!(
+            self.native.load(Ordering::Relaxed) <= epoch,
+            "a native command before an earlier one"
+        );
+        self.native.store(epoch, Ordering::Release);
+    }
+
+    /// The last native command, if its completion may not be relied on.
+    #[inline]
+    pub fn pending_native(&self) -> Option<u64> {
+        let native = self.native.load(Ordering::Acquire);
+        (native != 0 && native > self.reliable()).then_some(native)
     }
 
     /// Records that the commands after one epoch up to another failed: before the clock is raised past
@@ -160,6 +179,13 @@ impl Point {
     /// besides time.
     pub fn is_done(&self) -> bool {
         self.epoch <= self.clock.completed()
+    }
+
+    /// Whether it is pending and may wait for the program: the host or something outside completes it, or a
+    /// native command of its lane is pending.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        (self.clock.host || self.clock.pending_native().is_some()) && !self.is_complete()
     }
 
     /// How many epochs lie between what is known complete and this point.

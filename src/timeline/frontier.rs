@@ -205,6 +205,11 @@ impl Frontier {
         Self(other.0.iter().filter(missing).cloned().collect())
     }
 
+    /// The points that may wait for the program: see [`Point::is_held`].
+    pub fn held(&self) -> Frontier {
+        self.points().filter(|point| point.is_held()).collect()
+    }
+
     /// Drops the points that were observed complete.
     pub fn prune(&mut self) {
         self.retain(|point| !point.is_complete());

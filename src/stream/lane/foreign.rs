@@ -6,7 +6,7 @@
 use super::{Driver, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::Work;
-use crate::timeline::Failure;
+use crate::timeline::{Failure, Frontier, Point};
 
 impl<D: Driver> LaneCore<D> {
     /// Gives the native stream out for good. Foreign code may submit to it from now on.
@@ -42,7 +42,9 @@ impl<D: Driver> LaneCore<D> {
 
     /// Ends the lease of one native command. A marker of the lane is behind its work.
     pub fn end_lease(&self) -> Result<()> {
-        let _state = self.state.lock();
+        let state = self.state.lock();
+        // Before the lease ends: a chooser of lanes sees one or the other.
+        self.clock.set_native(state.order.epoch());
         match self.status.end_lease() {
             true => D::open(&self.native, false),
             false => Ok(()),
@@ -57,6 +59,16 @@ impl<D: Driver> LaneCore<D> {
     #[inline]
     pub fn is_forked(&self) -> bool {
         self.origin.is_forked()
+    }
+
+    /// Commands that may wait for the program and that a later command of the lane comes after: those of
+    /// other lanes and the last native one.
+    pub fn held(&self) -> Frontier {
+        let mut held = self.waited().held();
+        if let Some(native) = self.clock.pending_native() {
+            held.join_point(&Point::new(&self.clock, native));
+        }
+        held
     }
 
     pub fn is_native_shared(&self) -> bool {

@@ -3,6 +3,11 @@
 //! A command that waits for a pending host point may never end by itself. It goes on a lane where
 //! no independent command can follow it: a lane held by host points takes only commands that wait
 //! for all of these points anyway. Few lanes serve the same points, and unneeded ones end.
+//!
+//! A native command may wait for the program as well, so it counts as a host point while it is
+//! pending. A driver may open no stream meanwhile, and let no other call return. So a queue that takes
+//! native commands opens its lanes before the first one. Of these lanes one is kept for commands that
+//! wait for no host point.
 
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
@@ -18,6 +23,8 @@ use std::sync::Arc;
 /// Number of lanes for commands that end by themselves, and for commands that wait for the same
 /// host points.
 const MAX_LANES: usize = 4;
+/// Number of lanes of a queue that takes native commands.
+const NATIVE_LANES: usize = MAX_LANES + 1;
 /// Number of lanes from which further sets of host points get one lane each, and up to which idle
 /// lanes stay.
 const MAX_HOST_WAIT_LANES: usize = 4 * MAX_LANES;
@@ -27,6 +34,10 @@ pub(crate) struct OutOfOrder<D: Driver> {
     device: Arc<Object<D::Device>>,
     options: QueueOptions,
     lanes: Vec<Arc<LaneCore<D>>>,
+    /// Whether the queue has taken a native command.
+    takes_native: bool,
+    /// Whether a lane may come after a pending native command.
+    behind_native: bool,
     /// Dependencies of every later command.
     barrier: Dependencies,
     /// Pending dependencies that are on no lane: host tasks, and the predecessors of allocations
@@ -45,6 +56,8 @@ impl<D: Driver> OutOfOrder<D> {
             device: Arc::clone(device),
             options,
             lanes: Vec::new(),
+            takes_native: false,
+            behind_native: false,
             barrier: Dependencies::default(),
             off_lane: Pruned::default(),
         }
@@ -81,10 +94,15 @@ impl<D: Driver> OutOfOrder<D> {
     /// there meanwhile.
     pub fn lease(&mut self, waits: &Dependencies) -> Result<(Arc<LaneCore<D>>, Dependencies)> {
         let waits = self.dependencies_after(waits);
-        let at = self.choose_lane(&waits)?;
+        while self.lanes.len() < NATIVE_LANES {
+            self.add_lane()?;
+        }
+        self.takes_native = true;
+        let at = self.choose_lane(&waits, true)?;
         let lane = &self.lanes[at];
         debug_assert!(!lane.is_leased(), "a lane leased twice");
         lane.lease()?;
+        self.behind_native = true;
         Ok((Arc::clone(lane), waits))
     }
 
@@ -108,7 +126,7 @@ impl<D: Driver> OutOfOrder<D> {
         submit: impl FnOnce(&D::Lane, u64) -> Result<Progress>,
     ) -> Result<Option<EventDependencies>> {
         let all = self.with_barrier(waits);
-        let at = self.choose_lane(&all)?;
+        let at = self.choose_lane(&all, false)?;
         let lane = &self.lanes[at];
         debug_assert!(!lane.is_leased(), "a command among a native one's");
         match all {
@@ -227,14 +245,16 @@ impl<D: Driver> OutOfOrder<D> {
 
     /// The index of the lane for a command after `waits`, in this order: a lane whose last command
     /// it follows, an idle lane, a new lane, the lane with the fewest pending commands.
-    fn choose_lane(&mut self, waits: &Dependencies) -> Result<usize> {
+    fn choose_lane(&mut self, waits: &Dependencies, native: bool) -> Result<usize> {
         if Failure::any() {
             // A failed lane may drop commands.
             self.lanes.iter().try_for_each(|lane| lane.poll())?;
         }
+        let after_native = |point: &Point| point.clock.pending_native().is_some();
+        self.behind_native |= waits.order.points().any(after_native);
         let engine = self.context.domain().engine();
-        if !engine.all_signalled() {
-            return self.choose_lane_around_hosts(waits);
+        if self.behind_native || !engine.all_signalled() {
+            return self.choose_lane_around_hosts(waits, native);
         }
         // The usual case: no lane waits for the host.
         self.end_idle();
@@ -258,17 +278,30 @@ impl<D: Driver> OutOfOrder<D> {
         }
     }
 
-    fn choose_lane_around_hosts(&mut self, waits: &Dependencies) -> Result<usize> {
-        let engine = self.context.domain().engine();
-        let hosts = engine.unsignalled(&waits.order);
+    fn choose_lane_around_hosts(&mut self, waits: &Dependencies, native: bool) -> Result<usize> {
+        let hosts = waits.order.held();
+        let lanes = self.lanes.iter().enumerate();
+        let lanes: Vec<_> = lanes
+            .filter(|(_, lane)| !lane.is_leased())
+            .map(|(at, lane)| (at, lane, lane.held()))
+            .collect();
+        let after_native = |point: &Point| !point.clock.is_host();
+        self.behind_native = lanes.len() < self.lanes.len()
+            || hosts.points().any(after_native)
+            || lanes
+                .iter()
+                .any(|(.., held)| held.points().any(after_native));
+        // The command would hold its lane. The last lane that nothing holds is for others.
+        let holds = native || !hosts.is_empty();
+        let unheld = lanes.iter().filter(|(.., held)| held.is_empty()).count();
+        let keeps = self.takes_native && holds && unheld <= 1;
         // Lanes that may take the command, and whether their host points are exactly the command's.
-        let mut open = Vec::new();
-        for (at, lane) in self.lanes.iter().enumerate() {
-            let host = engine.unsignalled(&lane.waited());
-            if !lane.is_leased() && host.points().all(|point| hosts.covers_point(point)) {
-                open.push((at, lane, host.len() == hosts.len()));
-            }
-        }
+        let open: Vec<_> = lanes
+            .iter()
+            .filter(|(.., held)| held.points().all(|point| hosts.covers_point(point)))
+            .filter(|(.., held)| !(keeps && held.is_empty()))
+            .map(|(at, lane, held)| (*at, *lane, held.len() == hosts.len()))
+            .collect();
         let same_hosts = || open.iter().filter(|(.., same_hosts)| *same_hosts);
         let max = match !hosts.is_empty() && self.lanes.len() >= MAX_HOST_WAIT_LANES {
             true => 1,
@@ -287,8 +320,16 @@ impl<D: Driver> OutOfOrder<D> {
                     .find(|(_, lane, same_hosts)| fits(*same_hosts) && free(lane))
             });
         let least = || same_hosts().min_by_key(|(_, lane, _)| lane.pending_commands());
-        let found = found.or_else(|| least().filter(|_| !room));
-        match found.map(|(at, ..)| *at) {
+        let found = found.or_else(|| least().filter(|_| !room || self.takes_native));
+        // Further native commands go behind earlier ones.
+        let behind = || {
+            let held = lanes.iter().filter(|(.., held)| native && !held.is_empty());
+            held.min_by_key(|(_, lane, _)| lane.pending_commands())
+        };
+        match found
+            .map(|(at, ..)| *at)
+            .or_else(|| behind().map(|(at, ..)| *at))
+        {
             Some(at) => Ok(at),
             None => self.add_lane(),
         }
@@ -299,8 +340,12 @@ impl<D: Driver> OutOfOrder<D> {
         if self.lanes.len() <= MAX_HOST_WAIT_LANES {
             return;
         }
-        let mut at = MAX_LANES;
-        while at < self.lanes.len() && self.lanes.len() > MAX_LANES {
+        let usual = match self.takes_native {
+            true => NATIVE_LANES,
+            false => MAX_LANES,
+        };
+        let mut at = usual;
+        while at < self.lanes.len() && self.lanes.len() > usual {
             let lane = &self.lanes[at];
             let reported = lane.clock.unreported(u64::MAX).is_none();
             match lane.pending_commands() == 0

@@ -106,6 +106,145 @@ fn an_out_of_order_queue_gives_a_native_command_one_lane_when_polled() {
     an_out_of_order_queue_gives_a_native_command_one_lane::<Polled>();
 }
 
+/// Steps all lanes but one until none goes on. Returns the commands that have run.
+fn run_besides<D: AnyFake>(fixture: &Fixture<D>, lane: usize) -> Vec<u32> {
+    let others = || -> Vec<usize> {
+        let lanes = fixture.driver.lanes.lock().unwrap();
+        let numbers = lanes.iter().map(|line| line.number);
+        numbers.filter(|number| *number != lane).collect()
+    };
+    while others().into_iter().any(|line| fixture.driver.step(line)) {}
+    let mut ran = fixture.driver.ran();
+    ran.sort_unstable();
+    ran
+}
+
+/// A native command whose work has a stream that does not go on: with the number of that stream.
+fn held<D: AnyFake>(
+    queue: &QueueArc<D>,
+    label: u32,
+    waits: &[&EventArc<D>],
+) -> (usize, EventArc<D>) {
+    let mut number = usize::MAX;
+    let run = || {
+        let leased = |lane: &FakeLane| {
+            number = lane.number();
+            lane.foreign(label);
+        };
+        queue.with_native(leased).unwrap();
+    };
+    let ((), event) = with_event(waits, |waits, event| {
+        native_command::enqueue(queue, None, waits, event, run)
+    })
+    .unwrap();
+    (number, event)
+}
+
+/// Native work may wait for the program. Independent commands never go behind it, however many are
+/// pending, nor behind a command that waits for it. They open no stream either, since a driver may
+/// wait for the native work to do so.
+fn native_work_holds_back_what_waits_for_it_only<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
+    let (lane, command) = held(&queue, 50, &[]);
+    let streams = fixture.driver.loads().len();
+    for round in 0..10 {
+        launch_only(&queue, 100 + round, &[&command]);
+        let dependent = launch(&queue, 200 + round, &[&command]);
+        launch_only(&queue, 300 + round, &[&dependent]);
+        launch_only(&queue, round, &[]);
+    }
+    assert_eq!(fixture.driver.loads().len(), streams, "a stream was opened");
+    assert_eq!(
+        run_besides(&fixture, lane),
+        Vec::from_iter(0..10),
+        "what is independent, and nothing else"
+    );
+    queue.finish_here().unwrap();
+    assert_eq!(fixture.driver.ran().len(), 41);
+    assert_eq!(status(&command), UR_EVENT_STATUS_COMPLETE);
+    // The lane is one of several again.
+    let before = fixture.driver.loads();
+    (0..5).for_each(|label| launch_only(&queue, label, &[]));
+    let after = fixture.driver.loads();
+    let taken = before.iter().zip(&after).filter(|(a, b)| b > a).count();
+    assert_eq!((taken, after.len()), (5, 5));
+    queue.finish_here().unwrap();
+}
+
+#[test]
+fn native_work_holds_back_what_waits_for_it_only_when_tracked() {
+    native_work_holds_back_what_waits_for_it_only::<Tracked>();
+}
+
+#[test]
+fn native_work_holds_back_what_waits_for_it_only_when_polled() {
+    native_work_holds_back_what_waits_for_it_only::<Polled>();
+}
+
+/// Each of several native commands has a lane of its own, and one lane is left for other commands,
+/// with however many native ones.
+fn independent_native_commands_have_lanes_of_their_own<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let queue = fixture.out_of_order();
+    let all: Vec<_> = (50..54).map(|label| held(&queue, label, &[])).collect();
+    let mut numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 4);
+    for label in 60..80 {
+        let (number, _) = held(&queue, label, &[]);
+        assert!(numbers.contains(&number), "the last lane was taken");
+    }
+    assert_eq!(fixture.driver.loads().len(), 5);
+    let free: Vec<_> = (0..10).map(|label| launch(&queue, label, &[])).collect();
+    assert_eq!(fixture.driver.loads().len(), 5);
+    let lines = fixture.driver.lanes.lock().unwrap().clone();
+    let rest = lines.iter().find(|line| !numbers.contains(&line.number));
+    let rest = rest.unwrap().number;
+    while fixture.driver.step(rest) {}
+    assert_eq!(fixture.driver.ran(), Vec::from_iter(0..10));
+    drop((free, lines));
+    queue.finish_here().unwrap();
+    assert_eq!(fixture.driver.ran().len(), 34);
+}
+
+#[test]
+fn independent_native_commands_have_lanes_of_their_own_when_tracked() {
+    independent_native_commands_have_lanes_of_their_own::<Tracked>();
+}
+
+#[test]
+fn independent_native_commands_have_lanes_of_their_own_when_polled() {
+    independent_native_commands_have_lanes_of_their_own::<Polled>();
+}
+
+/// A command that waits for native work of another queue holds back nothing independent either.
+fn native_work_of_another_queue_holds_back_what_waits_for_it<D: AnyFake>() {
+    let fixture = Fixture::<D>::new();
+    let (queue, other) = (fixture.out_of_order(), fixture.in_order());
+    let (lane, command) = held(&other, 50, &[]);
+    let behind = launch(&other, 60, &[]);
+    for round in 0..10 {
+        launch_only(&queue, 100 + round, &[&command]);
+        launch_only(&queue, 200 + round, &[&behind]);
+        launch_only(&queue, round, &[]);
+    }
+    assert_eq!(run_besides(&fixture, lane), Vec::from_iter(0..10));
+    queue.finish_here().unwrap();
+    assert_eq!(fixture.driver.ran().len(), 32);
+}
+
+#[test]
+fn native_work_of_another_queue_holds_back_what_waits_for_it_when_tracked() {
+    native_work_of_another_queue_holds_back_what_waits_for_it::<Tracked>();
+}
+
+#[test]
+fn native_work_of_another_queue_holds_back_what_waits_for_it_when_polled() {
+    native_work_of_another_queue_holds_back_what_waits_for_it::<Polled>();
+}
+
 /// Memory that native work may use is not reused by others before that work is complete.
 ///
 /// Once the command is over, the lane's fast paths are open again.
