@@ -152,9 +152,7 @@ impl FakeDriver {
                 let to: *mut u8 = std::ptr::with_exposed_provenance_mut(dst);
                 // SAFETY: the caller promises the range.
                 let range = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
-                for part in range.chunks_mut(pattern.len().max(1)) {
-                    part.copy_from_slice(&pattern[..part.len()]);
-                }
+                repeat(&pattern, range);
             }
             Command::Run {
                 kernel,
@@ -220,6 +218,17 @@ impl FakeDriver {
         }
         self.pump();
         Ok(())
+    }
+}
+
+/// Fills memory with a pattern, by copies of what is filled already: a loop over patterns takes seconds.
+fn repeat(pattern: &[u8], range: &mut [u8]) {
+    let mut filled = pattern.len().min(range.len());
+    range[..filled].copy_from_slice(&pattern[..filled]);
+    while filled != 0 && filled < range.len() {
+        let more = filled.min(range.len() - filled);
+        range.copy_within(..more, filled);
+        filled += more;
     }
 }
 
