@@ -14,8 +14,8 @@ use ur::abi::*;
 
 pub fn all() -> Vec<Test> {
     crate::tests!["native_command";
-        function_runs_once_within_the_call, in_order, out_of_order, waits_for_its_list, native_handle_is_stable,
-        keeps_memory_objects, without_event, profiling_times, command_type, null_function_refused, freed_block_waits,
+        function_runs_once_within_the_call, in_order, out_of_order, many_independent, waits_for_its_list,
+        native_handle_is_stable, keeps_memory_objects, without_event, profiling_times, command_type, null_function_refused, freed_block_waits,
         from_two_threads, function_may_use_the_backend,
     ]
 }
@@ -201,6 +201,39 @@ fn out_of_order(fixture: &Fixture) -> Done {
     drop(native_fill);
     queue.finish()?;
     setup.holds(2, "native work on an out-of-order queue")
+}
+
+/// However many independent commands are pending beside native work, none waits for it.
+fn many_independent(fixture: &Fixture) -> Done {
+    let setup = command_bench(fixture)?;
+    let queue = setup.out_of_order()?;
+    let other = setup.context.usm(fixture, Kind::Device, 2 * SIZE)?;
+    let (free, behind) = (other.ptr, other.ptr.wrapping_byte_add(SIZE));
+    let mut native_fill = None;
+    let event = command_event(&queue, &[], |_| {
+        native_fill = Some(setup.fill(native(&queue)?, 2, &[], true)?);
+        Ok(())
+    })?;
+    let (mut independent, mut dependent) = (Vec::new(), Vec::new());
+    for byte in 0..16_u8 {
+        dependent.push(queue.fill(behind, byte, SIZE, &[&event])?);
+        independent.push(queue.fill(free, byte, SIZE, &[])?);
+    }
+    for event in &independent {
+        check!(
+            event.completes_within(LONG)?,
+            "native work blocked one of several independent commands"
+        );
+    }
+    for event in &dependent {
+        check!(
+            !event.is_complete()?,
+            "one of several commands overtook the native work in its list"
+        );
+    }
+    drop(native_fill);
+    queue.finish()?;
+    setup.holds(2, "native work beside many commands")
 }
 
 /// Native work runs only after the command's wait list has completed.
