@@ -28,55 +28,46 @@ pub use shared::Shared;
 pub use triomphe::Arc as Shared;
 
 /// A lock whose `lock` cannot fail.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Mutex<T, const RANK: Rank = { rank::LEAF }>(imp::Mutex<T>);
 
 /// A lock that many may hold to read and one to write.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RwLock<T, const RANK: Rank = { rank::LEAF }>(imp::RwLock<T>);
 
-macro_rules! guard {
-    ($(#[$doc:meta])* $name:ident of $inner:ident $(, $mut:ident)?) => {
-        $(#[$doc])*
-        #[derive(Debug)]
-        pub struct $name<'a, T> {
-            inner: imp::$inner<'a, T>,
-            // Given up after the lock itself.
-            _held: Held,
-        }
-
-        impl<T> Deref for $name<'_, T> {
-            type Target = T;
-
-            #[inline(always)]
-            fn deref(&self) -> &T {
-                &self.inner
-            }
-        }
-
-        $(
-            impl<T> DerefMut for $name<'_, T> {
-                #[inline(always)]
-                fn deref_mut(&mut self) -> &$mut T {
-                    &mut self.inner
-                }
-            }
-        )?
-    };
+/// What a lock guards, until dropped.
+#[derive(Debug)]
+pub struct Guard<G> {
+    inner: G,
+    // Given up after the lock itself.
+    _held: Held,
 }
 
-guard!(
-    /// What a [`Mutex`] guards, until dropped.
-    MutexGuard of MutexGuard, mut
-);
-guard!(
-    /// What a [`RwLock`] guards, to read.
-    ReadGuard of RwLockReadGuard
-);
-guard!(
-    /// What a [`RwLock`] guards, to write.
-    WriteGuard of RwLockWriteGuard, mut
-);
+/// Of a [`Mutex`].
+pub type MutexGuard<'a, T> = Guard<imp::MutexGuard<'a, T>>;
+/// Of a [`RwLock`], to read.
+pub type ReadGuard<'a, T> = Guard<imp::RwLockReadGuard<'a, T>>;
+/// Of a [`RwLock`], to write.
+pub type WriteGuard<'a, T> = Guard<imp::RwLockWriteGuard<'a, T>>;
+/// Of a [`Brief`].
+#[cfg(not(loom))]
+pub type BriefGuard<'a, T> = Guard<spin::mutex::SpinMutexGuard<'a, T>>;
+
+impl<G: Deref> Deref for Guard<G> {
+    type Target = G::Target;
+
+    #[inline(always)]
+    fn deref(&self) -> &G::Target {
+        &self.inner
+    }
+}
+
+impl<G: DerefMut> DerefMut for Guard<G> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.inner
+    }
+}
 
 /// What a lock of `imp` gave.
 #[cfg(not(loom))]
@@ -105,7 +96,7 @@ impl<T, const RANK: Rank> Mutex<T, RANK> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let _held = Held::new(RANK);
         let inner = entered(self.0.lock());
-        MutexGuard { inner, _held }
+        Guard { inner, _held }
     }
 
     pub fn get_mut(&mut self) -> &mut T {
@@ -117,13 +108,7 @@ impl<T, const RANK: Rank> Mutex<T, RANK> {
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let inner = self.0.try_lock()?;
         let _held = Held::at_once(RANK);
-        Some(MutexGuard { inner, _held })
-    }
-}
-
-impl<T: Default, const RANK: Rank> Default for Mutex<T, RANK> {
-    fn default() -> Self {
-        Self::new(T::default())
+        Some(Guard { inner, _held })
     }
 }
 
@@ -136,20 +121,14 @@ impl<T, const RANK: Rank> RwLock<T, RANK> {
     pub fn read(&self) -> ReadGuard<'_, T> {
         let _held = Held::new(RANK);
         let inner = entered(self.0.read());
-        ReadGuard { inner, _held }
+        Guard { inner, _held }
     }
 
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         let _held = Held::new(RANK);
         let inner = entered(self.0.write());
-        WriteGuard { inner, _held }
-    }
-}
-
-impl<T: Default, const RANK: Rank> Default for RwLock<T, RANK> {
-    fn default() -> Self {
-        Self::new(T::default())
+        Guard { inner, _held }
     }
 }
 
@@ -166,32 +145,6 @@ pub use Mutex as Brief;
 #[cfg(loom)]
 pub use MutexGuard as BriefGuard;
 
-/// What a [`Brief`] guards, until dropped.
-#[cfg(not(loom))]
-pub struct BriefGuard<'a, T> {
-    inner: spin::mutex::SpinMutexGuard<'a, T>,
-    // Given up after the lock itself.
-    _held: Held,
-}
-
-#[cfg(not(loom))]
-impl<T> Deref for BriefGuard<'_, T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        &self.inner
-    }
-}
-
-#[cfg(not(loom))]
-impl<T> DerefMut for BriefGuard<'_, T> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.inner
-    }
-}
-
 #[cfg(not(loom))]
 impl<T, const RANK: Rank> Brief<T, RANK> {
     pub fn new(value: T) -> Self {
@@ -202,7 +155,7 @@ impl<T, const RANK: Rank> Brief<T, RANK> {
     pub fn lock(&self) -> BriefGuard<'_, T> {
         let _held = Held::new(RANK);
         let inner = self.0.try_lock().unwrap_or_else(|| self.lock_slowly());
-        BriefGuard { inner, _held }
+        Guard { inner, _held }
     }
 
     /// Looks for much longer than the lock is ever held; then whoever has it does not run, and has to be
@@ -224,14 +177,8 @@ impl<T, const RANK: Rank> Brief<T, RANK> {
 }
 
 /// A condition to wait on while holding a [`Mutex`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Condvar(imp::Condvar);
-
-impl Default for Condvar {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl Condvar {
     #[cfg(not(loom))]
@@ -252,9 +199,9 @@ impl Condvar {
 
     #[cfg(loom)]
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        let MutexGuard { inner, _held } = guard;
+        let Guard { inner, _held } = guard;
         let inner = entered(self.0.wait(inner));
-        MutexGuard { inner, _held }
+        Guard { inner, _held }
     }
 
     /// As [`Condvar::wait`], for no longer than this. Also whether it took that long.
