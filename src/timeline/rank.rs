@@ -6,19 +6,19 @@
 //! The ranks of all layers stand here, since an order is only one. An adapter's locks come behind the engine's, which
 //! calls the driver under a lane's lock.
 
+use std::cell::Cell;
+
 /// The rank of a lock of [`super::sync`], as a number.
 pub type Rank = u8;
 
 macro_rules! ranks {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[repr(u8)]
-        // Without the check nobody asks how many there are.
-        #[allow(dead_code, non_camel_case_types, clippy::upper_case_acronyms)]
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         enum Order { $($name,)* COUNT }
 
         $($(#[$doc])* pub const $name: Rank = Order::$name as Rank;)*
 
-        #[cfg(debug_assertions)]
         const NAMES: [&str; Order::COUNT as usize] = [$(stringify!($name)),*];
     };
 }
@@ -72,6 +72,10 @@ ranks! {
 /// that waits for the other.
 pub const UNRANKED: Rank = Rank::MAX;
 
+/// The ranks of which a thread may hold several locks: caches, which have an order among themselves, and replay
+/// plans, of which only the holder of [`USAGE`] takes a second.
+const ORDERED: [Rank; 2] = [CACHE, REPLAY_PLAN];
+
 /// A rank that the calling thread holds, until dropped. Never leaves its thread.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -79,30 +83,21 @@ pub(crate) struct Held {
     rank: Rank,
 }
 
-/// The ranks of which a thread may hold several locks: caches, which have an order among themselves, and replay
-/// plans, of which only the holder of [`USAGE`] takes a second.
-#[cfg(debug_assertions)]
-const ORDERED: [Rank; 2] = [CACHE, REPLAY_PLAN];
-
 impl Held {
     /// Before a lock is waited for.
     #[inline(always)]
     pub fn new(rank: Rank) -> Self {
         enter(rank);
-        Self::of(rank)
+        Self {
+            #[cfg(debug_assertions)]
+            rank,
+        }
     }
 
     /// Of a lock that was taken without waiting.
     #[cfg(all(test, not(loom)))]
     pub fn at_once(rank: Rank) -> Self {
         enter_at_once(rank);
-        Self::of(rank)
-    }
-
-    #[inline(always)]
-    fn of(rank: Rank) -> Self {
-        #[cfg(not(debug_assertions))]
-        let _ = rank;
         Self {
             #[cfg(debug_assertions)]
             rank,
@@ -120,69 +115,41 @@ impl Drop for Held {
 /// A lock of this rank will be waited for, and be held until [`leave`].
 #[inline(always)]
 pub(crate) fn enter(rank: Rank) {
-    #[cfg(debug_assertions)]
-    held::enter(rank, true);
-    #[cfg(not(debug_assertions))]
-    let _ = rank;
+    count(rank, |counts, at| {
+        let first = at + usize::from(ORDERED.contains(&rank));
+        if let Some(above) = counts[first..].iter().position(|count| *count > 0) {
+            let (name, other) = (NAMES[at], NAMES[first + above]);
+            panic!("a lock of rank {name} is waited for under one of rank {other}");
+        }
+        counts[at] += 1;
+    });
 }
 
 /// As [`enter`], of a lock that was taken without waiting, which may happen in any order.
 #[inline(always)]
 pub(crate) fn enter_at_once(rank: Rank) {
-    #[cfg(debug_assertions)]
-    held::enter(rank, false);
-    #[cfg(not(debug_assertions))]
-    let _ = rank;
+    count(rank, |counts, at| counts[at] += 1);
 }
 
 /// A lock of this rank is not held any more.
 #[inline(always)]
 pub(crate) fn leave(rank: Rank) {
-    #[cfg(debug_assertions)]
-    held::leave(rank);
-    #[cfg(not(debug_assertions))]
-    let _ = rank;
+    count(rank, |counts, at| counts[at] -= 1);
 }
 
-#[cfg(debug_assertions)]
-mod held {
-    use super::{NAMES, ORDERED, Order, Rank, UNRANKED};
-    use std::cell::Cell;
+/// How many locks of each rank a thread holds.
+type Counts = [u16; Order::COUNT as usize];
 
-    /// How many locks of each rank a thread holds.
-    type Counts = [u16; Order::COUNT as usize];
-
+/// Changes the thread's counts at a rank, in debug builds.
+#[inline(always)]
+fn count(rank: Rank, change: impl FnOnce(&mut Counts, usize)) {
     thread_local! {
         static HELD: Cell<Counts> = const { Cell::new([0; Order::COUNT as usize]) };
     }
-
-    pub fn enter(rank: Rank, waits: bool) {
-        if rank == UNRANKED {
-            return;
-        }
-        HELD.with(|held| {
-            let mut counts = held.get();
-            let first = usize::from(rank) + usize::from(ORDERED.contains(&rank));
-            let rank = usize::from(rank);
-            let above = counts[first..].iter().position(|count| *count > 0);
-            if let Some(other) = above.filter(|_| waits) {
-                let (name, other) = (NAMES[rank], NAMES[first + other]);
-                panic!("a lock of rank {name} is waited for under one of rank {other}");
-            }
-            counts[rank] += 1;
-            held.set(counts);
-        });
-    }
-
-    pub fn leave(rank: Rank) {
-        if rank == UNRANKED {
-            return;
-        }
-        HELD.with(|held| {
-            let mut counts = held.get();
-            counts[usize::from(rank)] -= 1;
-            held.set(counts);
-        });
+    if cfg!(debug_assertions) && rank != UNRANKED {
+        let mut counts = HELD.get();
+        change(&mut counts, usize::from(rank));
+        HELD.set(counts);
     }
 }
 
