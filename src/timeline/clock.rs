@@ -1,8 +1,7 @@
 //! One lane's identity and how far it is known to have got.
 
-use super::Failure;
-use super::failure::Failures;
-use super::sync::{AtomicU64, Ordering};
+use super::failure::{Failure, Range};
+use super::sync::{AtomicU64, Mutex, Ordering};
 use std::sync::Arc;
 
 /// Identity of a lane, unique in the process and never reused.
@@ -38,7 +37,7 @@ pub struct Clock {
     deterministic: bool,
     /// Whether the host, or something outside, completes its points, rather than a lane.
     host: bool,
-    failures: Failures,
+    pub(super) failures: Mutex<Vec<Range>>,
 }
 
 impl Clock {
@@ -65,7 +64,7 @@ impl Clock {
             native: AtomicU64::new(0),
             deterministic,
             host,
-            failures: Failures::new(),
+            failures: Mutex::default(),
         })
     }
 
@@ -107,28 +106,6 @@ impl Clock {
     pub fn pending_native(&self) -> Option<u64> {
         let native = self.native.load(Ordering::Acquire);
         (native != 0 && native > self.reliable()).then_some(native)
-    }
-
-    /// Records that the commands after one epoch up to another failed: before the clock is raised past
-    /// them, so that nobody takes them for complete and right.
-    pub fn fail(&self, after: u64, upto: u64, why: &Arc<Failure>) {
-        self.failures.add(after, upto, why);
-    }
-
-    /// Why the command with this epoch failed, if it is known to have.
-    #[inline]
-    pub fn failure(&self, epoch: u64) -> Option<Arc<Failure>> {
-        self.failures.of(epoch)
-    }
-
-    /// A failure of a command up to this epoch that no wait has reported.
-    pub fn unreported(&self, epoch: u64) -> Option<Arc<Failure>> {
-        self.failures.unreported(epoch)
-    }
-
-    /// Reports all failures of commands up to this epoch. Whether any had not been.
-    pub fn report(&self, epoch: u64) -> bool {
-        self.failures.report(epoch)
     }
 
     /// Records that the program itself has awaited `epoch`, whatever time it took.

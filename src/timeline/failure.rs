@@ -9,7 +9,8 @@
 //! | unreported | no wait has returned it yet |
 //! | reported | a wait that covers it has returned an error |
 
-use super::sync::{AtomicBool, Mutex, Ordering};
+use super::Clock;
+use super::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// One failure, shared by the failed command and by those that failed since they depend on it.
@@ -46,27 +47,20 @@ loom::lazy_static! {
     static ref ANY: AtomicBool = AtomicBool::new(false);
 }
 
-/// The failed commands of one lane.
+/// Failed commands of one lane: those after one epoch up to another.
 #[derive(Debug)]
-pub(super) struct Failures(Mutex<Vec<Range>>);
-
-/// The commands after one epoch up to another.
-#[derive(Debug)]
-struct Range {
+pub(super) struct Range {
     after: u64,
     upto: u64,
     why: Arc<Failure>,
 }
 
-impl Failures {
-    pub fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    /// Records that all commands in `after..=upto` but the first failed.
-    pub fn add(&self, after: u64, upto: u64, why: &Arc<Failure>) {
+impl Clock {
+    /// Records that the commands after one epoch up to another failed: before the clock is raised past
+    /// them, so that nobody takes them for complete and right.
+    pub fn fail(&self, after: u64, upto: u64, why: &Arc<Failure>) {
         debug_assert!(after < upto, "an empty range of failures");
-        let mut ranges = self.0.lock();
+        let mut ranges = self.failures.lock();
         match ranges.last_mut() {
             Some(last) if last.upto == after && Arc::ptr_eq(&last.why, why) => last.upto = upto,
             _ => ranges.push(Range {
@@ -78,18 +72,18 @@ impl Failures {
         ANY.store(true, Ordering::Release);
     }
 
-    /// Why this command failed, if it did.
+    /// Why the command with this epoch failed, if it is known to have.
     #[inline]
-    pub fn of(&self, epoch: u64) -> Option<Arc<Failure>> {
-        self.find(|range| range.after < epoch && epoch <= range.upto)
+    pub fn failure(&self, epoch: u64) -> Option<Arc<Failure>> {
+        self.find_failure(|range| range.after < epoch && epoch <= range.upto)
     }
 
-    /// The first unreported failure among the commands up to this one.
+    /// The first failure of a command up to this epoch that no wait has reported.
     pub fn unreported(&self, epoch: u64) -> Option<Arc<Failure>> {
-        self.find(|range| range.after < epoch && !range.why.is_reported())
+        self.find_failure(|range| range.after < epoch && !range.why.is_reported())
     }
 
-    /// Reports all failures of commands up to this one. Whether any had not been.
+    /// Reports all failures of commands up to this epoch. Whether any had not been.
     pub fn report(&self, epoch: u64) -> bool {
         let mut first = false;
         while let Some(failure) = self.unreported(epoch) {
@@ -99,11 +93,11 @@ impl Failures {
     }
 
     #[inline]
-    fn find(&self, wanted: impl Fn(&Range) -> bool) -> Option<Arc<Failure>> {
+    fn find_failure(&self, wanted: impl Fn(&Range) -> bool) -> Option<Arc<Failure>> {
         if !Failure::any() {
             return None;
         }
-        let ranges = self.0.lock();
+        let ranges = self.failures.lock();
         let mut found = ranges.iter().filter(|range| wanted(range));
         found.next().map(|range| Arc::clone(&range.why))
     }
@@ -115,19 +109,19 @@ mod tests {
 
     #[test]
     fn a_failure_is_of_its_commands_alone_and_reported_once() {
-        let failures = Failures::new();
+        let clock = Clock::new();
         let (one, other) = (Failure::new(), Failure::new());
-        failures.add(3, 4, &one);
-        failures.add(4, 7, &one);
-        failures.add(9, 10, &other);
-        let failed: Vec<u64> = (0..12).filter(|at| failures.of(*at).is_some()).collect();
+        clock.fail(3, 4, &one);
+        clock.fail(4, 7, &one);
+        clock.fail(9, 10, &other);
+        let failed: Vec<u64> = (0..12).filter(|at| clock.failure(*at).is_some()).collect();
         assert_eq!(failed, [4, 5, 6, 7, 10]);
-        assert_eq!(failures.0.lock().len(), 2);
-        assert!(failures.unreported(3).is_none());
-        assert!(Arc::ptr_eq(&failures.unreported(12).unwrap(), &one));
+        assert_eq!(clock.failures.lock().len(), 2);
+        assert!(clock.unreported(3).is_none());
+        assert!(Arc::ptr_eq(&clock.unreported(12).unwrap(), &one));
         assert!(one.report() && !one.report());
-        assert!(failures.unreported(9).is_none());
-        assert!(Arc::ptr_eq(&failures.unreported(10).unwrap(), &other));
-        assert!(failures.of(5).is_some(), "a reported failure stays one");
+        assert!(clock.unreported(9).is_none());
+        assert!(Arc::ptr_eq(&clock.unreported(10).unwrap(), &other));
+        assert!(clock.failure(5).is_some(), "a reported failure stays one");
     }
 }
