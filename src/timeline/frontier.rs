@@ -7,6 +7,7 @@
 
 use super::{Clock, Failure, LaneId, Point};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::fmt;
 use std::slice;
@@ -279,21 +280,11 @@ impl From<Point> for Frontier {
     }
 }
 
-impl FromIterator<Point> for Frontier {
-    fn from_iter<I: IntoIterator<Item = Point>>(points: I) -> Self {
+impl<P: Borrow<Point>> FromIterator<P> for Frontier {
+    fn from_iter<I: IntoIterator<Item = P>>(points: I) -> Self {
         let mut out = Self::new();
         for point in points {
-            out.join_point(&point);
-        }
-        out
-    }
-}
-
-impl<'a> FromIterator<&'a Point> for Frontier {
-    fn from_iter<I: IntoIterator<Item = &'a Point>>(points: I) -> Self {
-        let mut out = Self::new();
-        for point in points {
-            out.join_point(point);
+            out.join_point(point.borrow());
         }
         out
     }
