@@ -74,15 +74,14 @@ struct Bin {
 /// A block that the lane has. Aligned so that it shares no processor cache line with another lane's memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Entry {
-    addr: u64,
-    bytes: u64,
-    requested: u64,
+pub(crate) struct Entry {
+    pub block: Block,
     /// When cached: the lane's epoch at the free.
     epoch: u64,
     next: u32,
     cache: u32,
-    seg: u32,
+    /// Its segment in the pool's heap.
+    pub seg: u32,
     /// The number of the trace that has it, and of the block there.
     trace: u32,
     nth: u32,
@@ -102,9 +101,7 @@ enum Use {
 impl Entry {
     fn new(block: &Block, cache: usize, seg: u32) -> Self {
         Self {
-            addr: block.addr,
-            bytes: block.bytes,
-            requested: block.requested,
+            block: *block,
             epoch: 0,
             next: NIL,
             cache: cache as u32,
@@ -115,13 +112,9 @@ impl Entry {
         }
     }
 
-    fn block(&self) -> CachedBlock {
-        CachedBlock {
-            seg: self.seg,
-            requested: self.requested,
-            bytes: self.bytes,
-            died: (self.state == Use::Cached).then_some(self.epoch),
-        }
+    /// The epoch of its death, if it is cached.
+    pub fn died(&self) -> Option<u64> {
+        (self.state == Use::Cached).then_some(self.epoch)
     }
 }
 
@@ -167,7 +160,7 @@ pub struct StreamCache {
 
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
-    caches: Vec<Option<Cache>>,
+    caches: Vec<Cache>,
     entries: Vec<Entry>,
     /// Vacant entries.
     vacant: Vec<u32>,
@@ -190,17 +183,6 @@ pub(crate) enum Miss {
 }
 
 pub(crate) type CacheResult<T> = Result<T, Miss>;
-
-/// What a pool learns of a block that a cache has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CachedBlock {
-    /// Its segment in the pool's heap.
-    pub seg: u32,
-    pub requested: u64,
-    bytes: u64,
-    /// `Some` with the epoch of its death when it is cached.
-    pub died: Option<u64>,
-}
 
 impl StreamCache {
     /// For the lane with this clock. Changes `version` when an allocation may end earlier than it did.
@@ -317,21 +299,19 @@ fn spread(bytes: u64) -> usize {
 
 impl Inner {
     fn at(&self, key: PoolKey) -> Option<usize> {
-        let is = |cache: &Option<Cache>| cache.as_ref().is_some_and(|cache| cache.key == key);
-        self.caches.iter().position(is)
+        self.caches.iter().position(|cache| cache.key == key)
     }
 
     pub fn cache(&self, key: PoolKey) -> Option<&Cache> {
-        self.caches.iter().flatten().find(|cache| cache.key == key)
+        self.caches.iter().find(|cache| cache.key == key)
     }
 
     pub fn cache_mut(&mut self, key: PoolKey) -> Option<&mut Cache> {
-        let mut caches = self.caches.iter_mut().flatten();
-        caches.find(|cache| cache.key == key)
+        self.caches.iter_mut().find(|cache| cache.key == key)
     }
 
     pub fn caches_mut(&mut self) -> impl Iterator<Item = &mut Cache> {
-        self.caches.iter_mut().flatten()
+        self.caches.iter_mut()
     }
 
     pub fn is_retired(&self) -> bool {
@@ -347,7 +327,7 @@ impl Inner {
         requested: u64,
         of: impl Fn(Block) -> R,
     ) -> CacheResult<R> {
-        let mut caches = self.caches.iter_mut().flatten();
+        let mut caches = self.caches.iter_mut();
         let Some(cache) = caches.find(|cache| cache.plain == key) else {
             return self.alloc_replayed(key, requested).map(of);
         };
@@ -374,7 +354,7 @@ impl Inner {
         if entry.state != Use::Live {
             return self.free_traced(id, epoch).map(of);
         }
-        let cache = self.caches[entry.cache as usize].as_mut()?;
+        let cache = self.caches.get_mut(entry.cache as usize)?;
         cache_block(cache, entry, id, epoch).map(of)
     }
 
@@ -389,7 +369,7 @@ impl Inner {
             bytes: 0,
             head: NIL,
         };
-        let cache = Cache {
+        self.caches.push(Cache {
             key,
             plain: key,
             usage,
@@ -404,35 +384,30 @@ impl Inner {
             traces: traces.cloned(),
             failed_misses: 0,
             bins: Box::new(Bins([empty; CACHE_BINS])),
-        };
-        match self.caches.iter_mut().find(|cache| cache.is_none()) {
-            Some(vacant) => *vacant = Some(cache),
-            None => self.caches.push(Some(cache)),
-        }
+        });
     }
 
     /// Inserts a live block of the pool, with its quota. False if the cache has none of the pool.
     pub fn insert(&mut self, key: PoolKey, block: &Block, seg: u32, backoff: &mut Backoff) -> bool {
         let Some(at) = self.at(key) else { return false };
         let id = self.enter(Entry::new(block, at, seg));
-        if let Some(cache) = &mut self.caches[at] {
-            cache.live += block.bytes;
-            cache.quota += block.bytes;
-            if let Some(traces) = &cache.traces
-                && cache.replay.is_none()
-            {
-                let failed = std::mem::take(&mut cache.failed_misses);
-                if failed > 0 {
-                    backoff.failed(failed);
-                }
-                if !backoff.waits() {
-                    self.traces = self.traces % (FREE_TRACED - 1) + 1;
-                    let trace = Trace::new(self.traces, traces);
-                    cache.set_replay(Some(Replay::Tracing(Box::new(trace))));
-                }
+        let cache = &mut self.caches[at];
+        cache.live += block.bytes;
+        cache.quota += block.bytes;
+        if let Some(traces) = &cache.traces
+            && cache.replay.is_none()
+        {
+            let failed = std::mem::take(&mut cache.failed_misses);
+            if failed > 0 {
+                backoff.failed(failed);
             }
-            cache.trace(&mut self.entries[id as usize], block, true);
+            if !backoff.waits() {
+                self.traces = self.traces % (FREE_TRACED - 1) + 1;
+                let trace = Trace::new(self.traces, traces);
+                cache.set_replay(Some(Replay::Tracing(Box::new(trace))));
+            }
         }
+        cache.trace(&mut self.entries[id as usize], block, true);
         true
     }
 
@@ -447,33 +422,30 @@ impl Inner {
                 (self.entries.len() - 1) as u32
             }
         };
-        self.by_address.insert(entry.addr, id);
+        self.by_address.insert(entry.block.addr, id);
         id
     }
 
     /// The block of the lane that starts at an address.
-    pub fn find(&self, addr: u64) -> Option<CachedBlock> {
-        let entry = self.entries.get(self.by_address.get(addr)? as usize)?;
-        Some(entry.block())
+    pub fn find(&self, addr: u64) -> Option<Entry> {
+        let id = self.by_address.get(addr)?;
+        self.entries.get(id as usize).copied()
     }
 
     /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
-    pub fn remove_live(&mut self, addr: u64) -> Option<(CachedBlock, bool)> {
-        let own = self.find(addr).filter(|own| own.died.is_none())?;
-        let id = self.by_address.remove(addr)?;
-        self.vacant.push(id);
-        let entry = &mut self.entries[id as usize];
-        if let Some(cache) = &mut self.caches[entry.cache as usize] {
-            cache.live -= own.bytes;
-            if let Some(Replay::Tracing(trace)) = cache.replay.as_mut()
-                && entry.trace == trace.number
-            {
-                if trace.ends_all() {
-                    trace.free(Some(entry.nth));
-                    return Some((own, true));
-                }
-                trace.free_elsewhere(entry.nth);
+    pub fn remove_live(&mut self, addr: u64) -> Option<(Entry, bool)> {
+        let own = self.find(addr).filter(|own| own.died().is_none())?;
+        self.vacant.extend(self.by_address.remove(addr));
+        let cache = &mut self.caches[own.cache as usize];
+        cache.live -= own.block.bytes;
+        if let Some(Replay::Tracing(trace)) = cache.replay.as_mut()
+            && own.trace == trace.number
+        {
+            if trace.ends_all() {
+                trace.free(Some(own.nth));
+                return Some((own, true));
             }
+            trace.free_elsewhere(own.nth);
         }
         Some((own, false))
     }
@@ -484,9 +456,7 @@ impl Inner {
         let Some(at) = self.at(key) else {
             return Ok(());
         };
-        let Some(cache) = &self.caches[at] else {
-            return Ok(());
-        };
+        let cache = &self.caches[at];
         let (live, quota) = (cache.live, cache.quota);
         if live > quota {
             return Err(format!("{live} bytes live, {quota} granted"));
@@ -494,13 +464,13 @@ impl Inner {
         let (mut found, mut cached) = (0, 0);
         for (addr, id) in self.by_address.all() {
             let entry = &self.entries[id as usize];
-            if entry.addr != addr {
+            if entry.block.addr != addr {
                 return Err(format!("the block at {addr:#x} is another"));
             }
             if entry.cache as usize == at {
                 match entry.state {
-                    Use::Cached => cached += entry.bytes,
-                    Use::Live | Use::Traced => found += entry.bytes,
+                    Use::Cached => cached += entry.block.bytes,
+                    Use::Live | Use::Traced => found += entry.block.bytes,
                 }
             }
         }
@@ -514,71 +484,70 @@ impl Inner {
     }
 
     /// Removes the cached blocks of a pool that have at least so many bytes.
-    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<CachedBlock>) {
+    pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Entry>) {
         let Some(at) = self.at(key) else { return };
-        let holds = |bin: &Bin| bin.head != NIL && bin.bytes >= least;
-        let mut from = 0;
-        while let Some(cache) = &self.caches[at]
-            && let Some(next) = cache.bins.0[from..].iter().position(holds)
-        {
-            let bin = from + next;
-            out.extend(std::iter::from_fn(|| self.evict(at, bin)));
-            from = bin + 1;
+        for bin in 0..CACHE_BINS {
+            if self.caches[at].bins.0[bin].bytes >= least {
+                out.extend(std::iter::from_fn(|| self.evict(at, bin)));
+            }
         }
     }
 
     /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.
-    pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<CachedBlock> {
+    pub fn recall_one(&mut self, key: PoolKey, bytes: u64) -> Option<Entry> {
         let at = self.at(key)?;
         let fits = bytes..=bytes.saturating_mul(MAX_CUT_RATIO);
-        let bins = self.caches[at].as_ref()?.bins.0.iter().enumerate();
+        let bins = self.caches[at].bins.0.iter().enumerate();
         let bins = bins.filter(|(_, bin)| bin.head != NIL && fits.contains(&bin.bytes));
         let (bin, _) = bins.min_by_key(|(_, bin)| bin.bytes)?;
         self.evict(at, bin)
     }
 
     /// Removes the block that was cached last in a bin.
-    fn evict(&mut self, at: usize, bin: usize) -> Option<CachedBlock> {
-        let cache = self.caches[at].as_mut()?;
+    #[inline]
+    fn evict(&mut self, at: usize, bin: usize) -> Option<Entry> {
+        let cache = &mut self.caches[at];
         let bin = &mut cache.bins.0[bin];
-        let entry = self.entries.get(bin.head as usize)?;
+        let entry = *self.entries.get(bin.head as usize)?;
         debug_assert!(entry.state == Use::Cached, "a live block in a bin");
         debug_assert!(entry.epoch >= cache.oldest, "a death before the oldest");
-        let id = self.by_address.remove(entry.addr);
+        let id = self.by_address.remove(entry.block.addr);
         debug_assert_eq!(id, Some(bin.head), "a block at another's address");
         self.vacant.push(bin.head);
         bin.head = entry.next;
-        cache.cached -= entry.bytes;
-        Some(entry.block())
+        cache.cached -= entry.block.bytes;
+        Some(entry)
     }
 
-    /// Removes all blocks of a pool, and its cache.
-    pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<CachedBlock>)> {
+    /// Removes all blocks of a pool, and its cache. The last cache takes its place.
+    pub fn close(&mut self, key: PoolKey) -> Option<(Cache, Vec<Entry>)> {
         let at = self.at(key)?;
-        let mut out = Vec::new();
-        self.recall(key, 0, &mut out);
+        let own = self.caches.swap_remove(at);
+        let (last, mut out) = (self.caches.len(), Vec::new());
         for (addr, id) in self.by_address.all() {
-            let entry = &self.entries[id as usize];
+            let entry = &mut self.entries[id as usize];
             if entry.cache as usize == at {
                 self.by_address.remove(addr);
                 self.vacant.push(id);
-                out.push(entry.block());
+                out.push(*entry);
+            } else if entry.cache as usize == last {
+                entry.cache = at as u32;
             }
         }
-        Some((self.caches[at].take()?, out))
+        Some((own, out))
     }
 }
 
 /// Puts a live block into its size's bin, if there is room.
 #[inline(always)]
 fn cache_block(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Option<Block> {
-    let bin = cache.bin_for(entry.bytes)?;
+    let bin = cache.bin_for(entry.block.bytes)?;
     let bin = &mut cache.bins.0[bin];
     entry.state = Use::Cached;
     entry.epoch = epoch;
     entry.next = bin.head;
     *bin = Bin {
-        bytes: entry.bytes,
+        bytes: entry.block.bytes,
         head: id,
     };
     cache.oldest = if cache.cached == 0 {
@@ -586,15 +555,11 @@ fn cache_block(cache: &mut Cache, entry: &mut Entry, id: u32, epoch: u64) -> Opt
     } else {
         cache.oldest.min(epoch)
     };
-    debug_assert!(cache.live >= entry.bytes, "freed what was not live");
-    cache.live -= entry.bytes;
-    cache.cached += entry.bytes;
+    debug_assert!(cache.live >= entry.block.bytes, "freed what was not live");
+    cache.live -= entry.block.bytes;
+    cache.cached += entry.block.bytes;
     cache.frees += 1;
-    Some(Block {
-        addr: entry.addr,
-        bytes: entry.bytes,
-        requested: entry.requested,
-    })
+    Some(entry.block)
 }
 
 /// Whether the quota is enough.
@@ -624,18 +589,14 @@ fn alloc_cached(
     let head = bin.head as usize;
     let entry = &mut entries[head];
     debug_assert!(
-        entry.state == Use::Cached && entry.bytes == bytes,
+        entry.state == Use::Cached && entry.block.bytes == bytes,
         "a live block or another size in a bin"
     );
     bin.head = entry.next;
     entry.state = Use::Live;
-    if requested < entry.requested {
+    if requested < entry.block.requested {
         version.change();
     }
-    entry.requested = requested;
-    Ok(Block {
-        addr: entry.addr,
-        bytes,
-        requested,
-    })
+    entry.block.requested = requested;
+    Ok(entry.block)
 }

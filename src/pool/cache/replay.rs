@@ -20,7 +20,7 @@ impl StreamCache {
             }
             _ => false,
         };
-        let due = inner.caches.iter().flatten().filter(is_due);
+        let due = inner.caches.iter().filter(is_due);
         due.map(|cache| cache.key).collect()
     }
 }
@@ -63,7 +63,7 @@ impl Inner {
     #[inline(never)]
     pub(super) fn alloc_replayed(&mut self, key: PoolKey, requested: u64) -> CacheResult<Block> {
         let at = self.at(key).ok_or(Miss::NoBlock)?;
-        let cache = self.caches[at].as_mut().ok_or(Miss::NoBlock)?;
+        let cache = &mut self.caches[at];
         // Where the lane begins again, the pool makes a plan of what it did, or of what all streams did.
         let is_pools = match cache.replay.as_mut() {
             Some(Replay::Replaying(own)) => {
@@ -102,7 +102,7 @@ impl Inner {
         if entry.state == Use::Cached {
             return None;
         }
-        let cache = self.caches[entry.cache as usize].as_mut()?;
+        let cache = &mut self.caches[entry.cache as usize];
         if entry.trace != FREE_TRACED {
             match cache.replay.as_mut() {
                 Some(Replay::Tracing(trace)) => {
@@ -132,8 +132,7 @@ impl Inner {
     #[cold]
     #[inline(never)]
     pub(super) fn free_planned(&mut self, addr: u64, epoch: u64) -> Option<Block> {
-        let caches = self.caches.iter().flatten();
-        let mut own = caches.filter_map(Cache::participant);
+        let mut own = self.caches.iter().filter_map(Cache::participant);
         own.find_map(|own| own.plan.lock().free(own.index, addr, epoch))
     }
 

@@ -6,7 +6,7 @@
 mod replay;
 
 use crate::pool::cache::usage::Usage;
-use crate::pool::cache::{CachedBlock, Inner, PoolKey, StreamCache};
+use crate::pool::cache::{Entry, Inner, PoolKey, StreamCache};
 use crate::pool::heap::Heap;
 use crate::pool::heap::aliases::AddressAliases;
 use crate::pool::heap::segments::{Holder, SegmentId};
@@ -42,7 +42,7 @@ pub(crate) struct CacheTable {
     /// Requests that no cache served since the last look for idle caches.
     misses: usize,
     /// Blocks on their way back; empty between calls.
-    recalled: Vec<CachedBlock>,
+    recalled: Vec<Entry>,
     plans: Vec<ActivePlan>,
     /// The shared plan that begins with its first request.
     prepared: Option<PreparedPlan>,
@@ -118,7 +118,7 @@ impl CacheTable {
                 let own;
                 (own, ends_all) = cache.lock().remove_live(addr)?;
                 debug_assert_eq!(own.seg, id, "a block in another segment");
-                requested = own.requested;
+                requested = own.block.requested;
             }
             None => self.usage.free(block.bytes),
         }
@@ -138,9 +138,9 @@ impl CacheTable {
             return Some(block);
         };
         let own = cache.lock().find(block.addr);
-        let own = own.filter(|own| own.died.is_none())?;
+        let own = own.filter(|own| own.died().is_none())?;
         Some(Block {
-            requested: own.requested,
+            requested: own.block.requested,
             ..block
         })
     }
@@ -299,24 +299,20 @@ impl CacheTable {
         };
         self.served.own_lane += own.hits;
         self.served.releases += own.frees;
-        let cached = blocks.iter().any(|own| own.died.is_some());
+        let cached = blocks.iter().any(|own| own.died().is_some());
         return_blocks(heap, &cache, blocks);
         cached || replayed
     }
 }
 
 /// Cached blocks are free again for all; live ones are the pool's own.
-fn return_blocks(
-    heap: &mut Heap,
-    cache: &StreamCache,
-    blocks: impl IntoIterator<Item = CachedBlock>,
-) {
+fn return_blocks(heap: &mut Heap, cache: &StreamCache, blocks: impl IntoIterator<Item = Entry>) {
     for own in blocks {
-        match own.died {
+        match own.died() {
             Some(epoch) => heap.free(own.seg, cache.death(epoch)),
             None => {
                 let holder = Holder::Program;
-                heap.segments.set_live(own.seg, own.requested, holder);
+                heap.segments.set_live(own.seg, own.block.requested, holder);
             }
         }
     }

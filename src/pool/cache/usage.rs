@@ -6,7 +6,7 @@
 //! below the high, then from what others do not use, one after the other. If that is not enough, all unused
 //! quota is returned under all the caches' locks at once, and only what is really live then raises the high.
 
-use crate::pool::cache::{Cache, CacheResult, CachedBlock, Inner, Miss, PoolKey, StreamCache};
+use crate::pool::cache::{Cache, CacheResult, Entry, Inner, Miss, PoolKey, StreamCache};
 use crate::pool::replay::{Plan, SharedPlan};
 use crate::pool::request::Block;
 use crate::timeline::rank;
@@ -123,11 +123,7 @@ impl Usage {
     }
 
     /// Takes all blocks of a pool out of a cache: what is live counts as `base` from now on.
-    pub(crate) fn detach(
-        &self,
-        cache: &StreamCache,
-        key: PoolKey,
-    ) -> Option<(Cache, Vec<CachedBlock>)> {
+    pub(crate) fn detach(&self, cache: &StreamCache, key: PoolKey) -> Option<(Cache, Vec<Entry>)> {
         let mut level = self.level.lock();
         let (own, blocks) = cache.lock().close(key)?;
         level.granted -= own.quota;
