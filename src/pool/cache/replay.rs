@@ -52,7 +52,7 @@ impl Cache {
     fn participant(&self) -> Option<&Participant> {
         match self.replay.as_ref()? {
             Replay::Replaying(participant) => Some(participant),
-            Replay::Tracing(_) | Replay::Planning { .. } => None,
+            Replay::Tracing(_) => None,
         }
     }
 }
@@ -74,10 +74,6 @@ impl Inner {
                     self.version.change();
                 }
                 return Ok(block);
-            }
-            Some(Replay::Planning { touched }) => {
-                *touched = true;
-                true
             }
             Some(Replay::Tracing(trace)) => trace.begins_again(requested) || trace.is_ended(),
             None => false,
@@ -112,10 +108,6 @@ impl Inner {
                         return None;
                     }
                     trace.free(own.then_some(entry.nth));
-                    entry.trace = UNTRACED;
-                }
-                Some(Replay::Planning { touched }) => {
-                    *touched = true;
                     entry.trace = UNTRACED;
                 }
                 Some(Replay::Replaying(_)) | None => {}
@@ -160,14 +152,14 @@ impl Inner {
     pub fn trace(&self, key: PoolKey) -> Option<&Trace> {
         match self.cache(key)?.replay.as_ref()? {
             Replay::Tracing(trace) => Some(trace),
-            Replay::Planning { .. } | Replay::Replaying(_) => None,
+            Replay::Replaying(_) => None,
         }
     }
 
     pub fn trace_mut(&mut self, key: PoolKey) -> Option<&mut Trace> {
         match self.cache_mut(key)?.replay.as_mut()? {
             Replay::Tracing(trace) => Some(trace),
-            Replay::Planning { .. } | Replay::Replaying(_) => None,
+            Replay::Replaying(_) => None,
         }
     }
 
@@ -176,31 +168,21 @@ impl Inner {
         self.trace(key)?.repeated()
     }
 
-    /// Ends the trace for a plan of the iteration with this start, if the lane did nothing since.
-    pub fn begin_planning(&mut self, key: PoolKey, start: Start) -> bool {
-        let may = self.trace(key).is_some_and(|trace| trace.may_replay(start));
-        if may && let Some(cache) = self.cache_mut(key) {
-            cache.set_replay(Some(Replay::Planning { touched: false }));
-        }
-        may
+    /// Whether a plan of the iteration with this start may begin: the lane did nothing since.
+    pub fn may_replay(&self, key: PoolKey, start: Start) -> bool {
+        self.trace(key).is_some_and(|trace| trace.may_replay(start))
     }
 
     /// Begins to replay, if the lane did nothing while the plan was made.
-    pub fn begin_replay(&mut self, key: PoolKey, participant: Participant) -> bool {
-        let Some(cache) = self.cache_mut(key) else {
-            return false;
-        };
-        let untouched = matches!(
-            cache.replay.as_ref(),
-            Some(Replay::Planning { touched: false })
-        );
-        cache.set_replay(untouched.then_some(Replay::Replaying(participant)));
-        if untouched {
+    pub fn begin_replay(&mut self, key: PoolKey, start: Start, participant: Participant) -> bool {
+        let may = self.may_replay(key, start);
+        if may && let Some(cache) = self.cache_mut(key) {
+            cache.set_replay(Some(Replay::Replaying(participant)));
             self.plans += 1;
             // Blocks that were at these addresses before may have ended later.
             self.version.change();
         }
-        untouched
+        may
     }
 
     /// Ends the replay state of the lane in a pool.

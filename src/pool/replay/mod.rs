@@ -21,8 +21,7 @@
 //! |---|---|---|
 //! | none | the start; the end of a trace or a plan | a miss, unless the backoff waits |
 //! | tracing | a miss | a plan; few misses; a length limit; a long iteration that left nothing live and is not begun again |
-//! | planning | the first request of an iteration again, or a host wait before it | the plan, or its failure |
-//! | replaying | the memory of the whole iteration is free for it | another request; a want of memory |
+//! | replaying | the iteration begins again, or the host waits before it, and the memory of all of it is free for it | another request; a want of memory |
 //!
 //! A trace or plan that comes to nothing costs a [`Backoff`], which all streams of a pool share. The stream's
 //! cache owns its replay state, under the cache's lock (`cache::replay`). The pool owns plans and makes and
@@ -43,9 +42,5 @@ pub(crate) use trace::{Iteration, LiveTraces, Start, Trace, is_shared};
 #[derive(Debug)]
 pub(crate) enum Replay {
     Tracing(Box<Trace>),
-    /// The pool makes a plan; whether the stream did anything meanwhile.
-    Planning {
-        touched: bool,
-    },
     Replaying(Participant),
 }

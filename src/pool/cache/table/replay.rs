@@ -281,7 +281,7 @@ impl CacheTable {
         let (mut ready, mut plan) = (true, prepared.make(&self.aliases));
         for (own, iteration) in prepared.caches.iter().zip(&prepared.iterations) {
             let mut inner = own.lock();
-            ready &= inner.begin_planning(self.key, iteration.start());
+            ready &= inner.may_replay(self.key, iteration.start());
             inner.recall(self.key, 0, &mut self.recalled);
             drop(inner);
             return_blocks(heap, own, self.recalled.drain(..));
@@ -296,10 +296,11 @@ impl CacheTable {
         let caches = prepared.caches;
         let plan = Arc::new(Brief::new(plan));
         self.usage.attach_plan(&plan);
-        for (index, own) in (0..).zip(&caches) {
+        for ((index, own), iteration) in (0..).zip(&caches).zip(&prepared.iterations) {
             let plan = Arc::clone(&plan);
             let participant = Participant { plan, index };
-            ready &= own.lock().begin_replay(self.key, participant);
+            let start = iteration.start();
+            ready &= own.lock().begin_replay(self.key, start, participant);
         }
         self.served.replay_plans += 1;
         self.served.shared_plans += shared;
