@@ -27,13 +27,13 @@ pub(crate) mod usage;
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
 use crate::pool::cache::hash::AddressMap;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
-use crate::pool::replay::{Backoff, LiveTraces, Replay, Trace};
+use crate::pool::replay::{Backoff, Replay, Trace};
 use crate::pool::request::Block;
 use crate::pool::rounding::Rounding;
 use crate::timeline::rank;
 use crate::timeline::sync::{Brief, BriefGuard};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Identity of a pool in stream caches, or of a [`usage::Usage`]. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,8 +140,8 @@ pub(crate) struct Cache {
     pub hits: u64,
     pub frees: u64,
     replay: Option<Replay>,
-    /// The traces of the pool; none without replay.
-    traces: Option<LiveTraces>,
+    /// The mark of the pool's traces; none without replay.
+    traces: Option<Weak<()>>,
     /// Misses of traces that came to nothing, until the backoff counts them.
     failed_misses: u64,
     bins: Box<Bins>,
@@ -363,7 +363,7 @@ impl Inner {
         &mut self,
         (key, usage): (PoolKey, PoolKey),
         rounding: Rounding,
-        traces: Option<&LiveTraces>,
+        traces: Option<Weak<()>>,
     ) {
         let empty = Bin {
             bytes: 0,
@@ -381,7 +381,7 @@ impl Inner {
             hits: 0,
             frees: 0,
             replay: None,
-            traces: traces.cloned(),
+            traces,
             failed_misses: 0,
             bins: Box::new(Bins([empty; CACHE_BINS])),
         });

@@ -13,7 +13,7 @@ use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::MAX_IDLE_STREAMS;
 use crate::pool::options::Options;
 use crate::pool::provider::Slab;
-use crate::pool::replay::{Backoff, LiveTraces};
+use crate::pool::replay::Backoff;
 use crate::pool::request::{Block, Config};
 use crate::pool::rounding::Rounding;
 use crate::pool::stats::Counters;
@@ -46,7 +46,8 @@ pub(crate) struct CacheTable {
     plans: Vec<ActivePlan>,
     /// The shared plan that begins with its first request.
     prepared: Option<PreparedPlan>,
-    traces: LiveTraces,
+    /// Referred to by the traces that have live blocks.
+    traces: Arc<()>,
     backoff: Backoff,
     sharing: Sharing,
     /// Live blocks that lie elsewhere than their addresses say, by address.
@@ -69,7 +70,7 @@ impl CacheTable {
             recalled: Vec::new(),
             plans: Vec::new(),
             prepared: None,
-            traces: LiveTraces::default(),
+            traces: Arc::default(),
             backoff: Backoff::default(),
             sharing: Sharing::default(),
             relocated: BTreeMap::new(),
@@ -284,7 +285,7 @@ impl CacheTable {
         self.owners.insert(cache.lane(), owner);
         self.usage.attach(cache);
         let keys = (self.key, self.usage.key());
-        let traces = self.options.replay.then_some(&self.traces);
+        let traces = self.options.replay.then(|| Arc::downgrade(&self.traces));
         cache.lock().open(keys, self.rounding, traces);
     }
 

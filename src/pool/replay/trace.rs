@@ -5,8 +5,7 @@ use crate::pool::options::{
     MIN_REPLAY_MISSES, MIN_SHARED_ALLOCATIONS, MIN_TRACE_ALLOCATIONS,
 };
 use crate::pool::request::Block;
-use crate::timeline::sync::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// An allocation, among the numbers of blocks that are freed.
 pub(super) const ALLOC: u32 = u32::MAX;
@@ -21,36 +20,6 @@ struct Anchor {
     shared: usize,
     /// Blocks of the trace that were live at it.
     live: usize,
-}
-
-/// The number of traces of a pool that have live blocks.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LiveTraces(Arc<AtomicU64>);
-
-/// One trace's part in [`LiveTraces`].
-#[derive(Debug)]
-struct LiveTrace {
-    all: LiveTraces,
-    live: bool,
-}
-
-impl LiveTrace {
-    fn set(&mut self, live: bool) {
-        if std::mem::replace(&mut self.live, live) == live {
-            return;
-        }
-        // Relaxed: only a hint that it is worth to look under the locks.
-        match live {
-            true => self.all.0.fetch_add(1, Ordering::Relaxed),
-            false => self.all.0.fetch_sub(1, Ordering::Relaxed),
-        };
-    }
-}
-
-impl Drop for LiveTrace {
-    fn drop(&mut self) {
-        self.set(false);
-    }
 }
 
 /// A number for each operation of all traces, ascending. A plain `std` atomic: loom's cannot live in a
@@ -94,7 +63,9 @@ pub(crate) struct Trace {
     /// Moments since which no block that was live at them was freed, fewest live blocks first.
     anchors: Vec<Anchor>,
     live: usize,
-    live_trace: LiveTrace,
+    /// The pool's mark, of which each of its traces has a reference while it has live blocks.
+    mark: Weak<()>,
+    own_mark: Option<Arc<()>>,
     misses: usize,
     hits_since_miss: usize,
     /// The last operation was a free.
@@ -112,15 +83,15 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub fn new(number: u32, all: &LiveTraces) -> Self {
-        let all = all.clone();
+    pub fn new(number: u32, mark: &Weak<()>) -> Self {
         Self {
             number,
             ops: Vec::new(),
             blocks: Vec::new(),
             anchors: vec![Anchor::default()],
             live: 0,
-            live_trace: LiveTrace { all, live: false },
+            mark: Weak::clone(mark),
+            own_mark: None,
             misses: 0,
             hits_since_miss: 0,
             freed: false,
@@ -162,8 +133,10 @@ impl Trace {
         }
         self.hits_since_miss = if missed { 0 } else { self.hits_since_miss + 1 };
         self.misses += usize::from(missed);
+        if self.live == 0 {
+            self.own_mark = self.mark.upgrade();
+        }
         self.live += 1;
-        self.live_trace.set(true);
         self.ops.push((sequence_number(), ALLOC));
         self.blocks.push(*block);
         (self.blocks.len() - 1) as u32
@@ -182,7 +155,9 @@ impl Trace {
         debug_assert!(self.live > 0, "a free without an allocation");
         self.ops.push((sequence_number(), block));
         self.live -= 1;
-        self.live_trace.set(self.live > 0);
+        if self.live == 0 {
+            self.own_mark = None;
+        }
         let block = block as usize;
         while self.anchors.pop_if(|last| last.block > block).is_some() {}
         // No block that was live at the last anchor was freed since: as many live blocks are the same ones.
@@ -254,7 +229,8 @@ impl Trace {
 
     /// Whether the next free ends an iteration of all streams in which they shared memory.
     pub fn ends_all(&self) -> bool {
-        let last = self.live == 1 && self.live_trace.all.0.load(Ordering::Relaxed) == 1;
+        // The pool's reference and this one. Only a hint that it is worth to look under the locks.
+        let last = self.live == 1 && self.mark.strong_count() == 2;
         last && self.shared() >= MIN_SHARED_ALLOCATIONS && !self.ended
     }
 
