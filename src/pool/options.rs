@@ -35,8 +35,7 @@ pub(crate) const MAX_OPS_PER_MISS: usize = 64;
 /// themselves as well.
 pub(crate) const MIN_SHARED_ALLOCATIONS: usize = if cfg!(loom) { 2 } else { 8 };
 
-/// Allocations without a miss after which an allocation trace ends, for each miss before and at least.
-pub(crate) const MAX_HITS_PER_MISS: usize = 128;
+/// Allocations that an allocation trace may have beside those for its misses.
 pub(crate) const MIN_TRACE_ALLOCATIONS: usize = 1 << 10;
 
 /// Operations of an allocation trace: its memory is bounded.

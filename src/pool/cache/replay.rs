@@ -44,7 +44,7 @@ impl Cache {
         entry.nth = trace.allocate(block, missed);
         (entry.trace, entry.state) = (trace.number, Use::Traced);
         if trace.is_spent() {
-            self.failed_misses += trace.misses();
+            self.failed_misses += trace.misses as u64;
             self.set_replay(None);
         }
     }

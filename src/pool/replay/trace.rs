@@ -1,8 +1,8 @@
 //! Allocation traces: what a stream asked of a pool, in order, and what it got.
 
 use crate::pool::options::{
-    LONG_ITERATION_ALLOCATIONS, MAX_HITS_PER_MISS, MAX_OPS_PER_MISS, MAX_TRACE_OPS,
-    MIN_REPLAY_MISSES, MIN_SHARED_ALLOCATIONS, MIN_TRACE_ALLOCATIONS,
+    LONG_ITERATION_ALLOCATIONS, MAX_OPS_PER_MISS, MAX_TRACE_OPS, MIN_REPLAY_MISSES,
+    MIN_SHARED_ALLOCATIONS, MIN_TRACE_ALLOCATIONS,
 };
 use crate::pool::request::Block;
 use std::sync::{Arc, Weak};
@@ -66,8 +66,8 @@ pub(crate) struct Trace {
     /// The pool's mark, of which each of its traces has a reference while it has live blocks.
     mark: Weak<()>,
     own_mark: Option<Arc<()>>,
-    misses: usize,
-    hits_since_miss: usize,
+    /// What it cost in the backoff's unit.
+    pub misses: usize,
     /// The last operation was a free.
     freed: bool,
     /// The stream is where it was at this anchor.
@@ -93,7 +93,6 @@ impl Trace {
             mark: Weak::clone(mark),
             own_mark: None,
             misses: 0,
-            hits_since_miss: 0,
             freed: false,
             repeated: None,
             failed: false,
@@ -105,15 +104,8 @@ impl Trace {
 
     /// Whether it ends without a plan: too few misses for its length, too long, or not repeated.
     pub fn is_spent(&self) -> bool {
-        let quiet =
-            self.hits_since_miss > MIN_TRACE_ALLOCATIONS.max(MAX_HITS_PER_MISS * self.misses);
         let sparse = self.blocks.len() > MIN_TRACE_ALLOCATIONS + MAX_OPS_PER_MISS * self.misses;
-        self.failed || quiet || sparse || self.ops.len() >= MAX_TRACE_OPS
-    }
-
-    /// Misses that it has: what it cost in the backoff's unit.
-    pub fn misses(&self) -> u64 {
-        self.misses as u64
+        self.failed || sparse || self.ops.len() >= MAX_TRACE_OPS
     }
 
     /// Adds an allocation; the number of its block.
@@ -131,7 +123,6 @@ impl Trace {
         if std::mem::take(&mut self.ended) {
             self.iteration = Some(anchor);
         }
-        self.hits_since_miss = if missed { 0 } else { self.hits_since_miss + 1 };
         self.misses += usize::from(missed);
         if self.live == 0 {
             self.own_mark = self.mark.upgrade();
