@@ -35,7 +35,7 @@ mod trace;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use interval_index::{extent, ranges, union};
-pub(crate) use plan::{Held, LastUse, NEVER, Participant, Plan, SharedPlan};
+pub(crate) use plan::{Held, NEVER, Participant, Plan, SharedPlan};
 pub(crate) use trace::{Iteration, Start, Trace, is_shared};
 
 /// The replay state of a stream in a pool.

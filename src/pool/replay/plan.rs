@@ -11,7 +11,7 @@ use crate::pool::stats::Counters;
 use crate::timeline::rank;
 use crate::timeline::sync::Brief;
 use crate::timeline::{Clock, Frontier, Point};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A plan as the pool and the stream caches share it. Their locks come before its own.
@@ -53,16 +53,6 @@ pub(crate) struct Planned {
 pub(crate) const NEVER: u64 = u64::MAX;
 const ELSEWHERE: u64 = u64::MAX;
 
-/// The last use of a block that may not have completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastUse {
-    Completed,
-    /// On the stream of a participant, until an epoch.
-    Own(u32, u64),
-    /// On other streams: the number of the block.
-    Elsewhere(u32),
-}
-
 /// An iteration that is served again from the same addresses, request by request.
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -99,7 +89,7 @@ impl Plan {
         iterations: &[Iteration],
         find: impl Fn(&Block, &mut Vec<Slab>),
     ) -> Self {
-        let (ops, mut blocks) = merge(iterations);
+        let (ops, mut blocks, peak) = merge(iterations);
         let mut found = Vec::new();
         if participants.len() > 1 {
             let count = blocks.len() as u32;
@@ -115,9 +105,8 @@ impl Plan {
                 .take_while(|(of, _)| *of == nth)
                 .count();
         }
-        debug_assert!(is_disjoint(&ops, &blocks), "live blocks that overlap");
         Self {
-            peak: peak(&ops, &blocks),
+            peak,
             ops,
             blocks,
             index,
@@ -174,7 +163,10 @@ impl Plan {
         };
         let (block, ends_first) = (next.block, next.ends_first);
         check_quota(block.bytes, self.quota - self.live)?;
-        debug_assert!(!next.live, "a block of a plan allocated twice");
+        debug_assert!(
+            self.around(block.addr).is_none(),
+            "live blocks that overlap"
+        );
         self.blocks[self.next_block].live = true;
         self.live += block.bytes;
         let shared = u64::from(self.is_shared());
@@ -192,22 +184,16 @@ impl Plan {
         let end = end.map_or(self.predecessors.len(), |after| after.predecessors as usize);
         let mut reuse = Reuse::OwnLane;
         for nth in &self.predecessors[next.predecessors as usize..end] {
-            match self.last_use(*nth) {
-                LastUse::Own(participant, _) if participant == next.participant => {}
-                LastUse::Completed => {
-                    let last = &self.blocks[*nth as usize];
-                    if last.participant != next.participant || last.epoch == ELSEWHERE {
-                        reuse = Reuse::Completed;
-                    }
-                }
-                last => {
-                    if !order?.admits(&self.death(last)) {
-                        return None;
-                    }
-                    if reuse == Reuse::OwnLane {
-                        reuse = Reuse::Ordered;
-                    }
-                }
+            let last = &self.blocks[*nth as usize];
+            if last.participant == next.participant && last.epoch != ELSEWHERE {
+                continue;
+            }
+            if self.is_complete(*nth) {
+                reuse = Reuse::Completed;
+            } else if !order?.admits(&self.death(*nth)) {
+                return None;
+            } else if reuse == Reuse::OwnLane {
+                reuse = Reuse::Ordered;
             }
         }
         Some(reuse)
@@ -243,47 +229,33 @@ impl Plan {
         Some(self.blocks[nth].block)
     }
 
-    /// The last use of a block.
-    #[inline]
-    pub fn last_use(&self, nth: u32) -> LastUse {
+    /// Whether the last use of a block has completed.
+    fn is_complete(&self, nth: u32) -> bool {
         let own = &self.blocks[nth as usize];
-        let clock = &self.participants[own.participant as usize];
-        let completed = match own.epoch {
-            ELSEWHERE => self.elsewhere.get(&nth).is_none_or(Frontier::is_complete),
-            epoch => epoch <= clock.reliable(),
-        };
         match own.epoch {
-            _ if completed => LastUse::Completed,
-            ELSEWHERE => LastUse::Elsewhere(nth),
-            epoch => LastUse::Own(own.participant, epoch),
+            ELSEWHERE => self.elsewhere.get(&nth).is_none_or(Frontier::is_complete),
+            epoch => epoch <= self.participants[own.participant as usize].reliable(),
         }
     }
 
-    /// The frontier after which a last use is over.
-    pub fn death(&self, last: LastUse) -> Frontier {
-        match last {
-            LastUse::Completed => Frontier::new(),
-            LastUse::Own(participant, epoch) => {
-                Frontier::from(Point::new(&self.participants[participant as usize], epoch))
-            }
-            LastUse::Elsewhere(nth) => self.elsewhere.get(&nth).cloned().unwrap_or_default(),
+    /// The frontier after which the last use of a block is over.
+    pub fn death(&self, nth: u32) -> Frontier {
+        let own = &self.blocks[nth as usize];
+        let clock = &self.participants[own.participant as usize];
+        match own.epoch {
+            _ if self.is_complete(nth) => Frontier::new(),
+            ELSEWHERE => self.elsewhere.get(&nth).cloned().unwrap_or_default(),
+            epoch => Frontier::from(Point::new(clock, epoch)),
         }
     }
 
     /// The frontier after which all uses of dead blocks are over.
     pub fn last_death(&self) -> Frontier {
-        let mut last = Frontier::new();
-        let mut epochs = vec![0; self.participants.len()];
         let dead = self.blocks.iter().filter(|own| own.freed != NEVER);
-        for own in dead.filter(|own| own.epoch != ELSEWHERE) {
-            let epoch = &mut epochs[own.participant as usize];
-            *epoch = own.epoch.max(*epoch);
-        }
-        for (clock, epoch) in self.participants.iter().zip(epochs) {
-            if epoch > clock.reliable() {
-                last.join(&Frontier::from(Point::new(clock, epoch)));
-            }
-        }
+        let dead = dead.filter(|own| own.epoch != ELSEWHERE);
+        let clock = |own: &Planned| &self.participants[own.participant as usize];
+        let mut last: Frontier = dead.map(|own| Point::new(clock(own), own.epoch)).collect();
+        last.prune();
         let elsewhere = self.elsewhere.values();
         elsewhere.for_each(|death| last.join(death));
         last
@@ -351,8 +323,8 @@ impl Plan {
     }
 }
 
-/// All operations in the order in which they were, and the blocks with their participants.
-fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
+/// All operations in the order in which they were, the blocks with their participants, and the most bytes live.
+fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>, u64) {
     let each = iterations.iter().enumerate();
     let each = each.flat_map(|(of, own)| own.ops.iter().map(move |(at, op)| (*at, of, *op)));
     let mut merged: Vec<(u64, usize, u32)> = each.collect();
@@ -362,12 +334,15 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
     }
     // The number here of each block of each iteration.
     let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); iterations.len()];
-    let (mut ops, mut blocks) = (Vec::with_capacity(merged.len()), Vec::new());
+    let (mut ops, mut blocks) = (Vec::with_capacity(merged.len()), Vec::<Planned>::new());
+    let (mut live, mut peak) = (0, 0);
     for (_, of, op) in merged {
         let own = &mut numbers[of];
         ops.push(match op {
             ALLOC => {
                 let block = iterations[of].blocks[own.len()];
+                live += block.bytes;
+                peak = live.max(peak);
                 own.push(blocks.len() as u32);
                 blocks.push(Planned {
                     block,
@@ -380,10 +355,14 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>) {
                 });
                 ALLOC
             }
-            block => own[block as usize],
+            block => {
+                let nth = own[block as usize];
+                live -= blocks[nth as usize].block.bytes;
+                nth
+            }
         });
     }
-    (ops, blocks)
+    (ops, blocks, peak)
 }
 
 /// For each block of an iteration, in order of allocation, the blocks that last had a part of its memory.
@@ -414,35 +393,4 @@ fn predecessors(count: u32, find: impl Fn(u32, &mut Vec<Slab>)) -> Vec<(u32, u32
     found.sort_unstable();
     found.dedup();
     found
-}
-
-/// Whether no two blocks that are live at once overlap, for a debug assertion.
-fn is_disjoint(ops: &[u32], blocks: &[Planned]) -> bool {
-    let (mut live, mut next) = (BTreeMap::new(), blocks.iter());
-    ops.iter().all(|op| {
-        if *op != ALLOC {
-            return live.remove(&blocks[*op as usize].block.addr).is_some();
-        }
-        let Some(Planned { block, .. }) = next.next() else {
-            return false;
-        };
-        let end = block.addr + block.bytes;
-        let before = live.range(..end).next_back().map(|(_, end)| *end);
-        before.is_none_or(|before| before <= block.addr) && live.insert(block.addr, end).is_none()
-    })
-}
-
-fn peak(ops: &[u32], blocks: &[Planned]) -> u64 {
-    let (mut live, mut peak, mut next) = (0, 0, 0);
-    for op in ops {
-        match *op {
-            ALLOC => {
-                live += blocks[next].block.bytes;
-                next += 1;
-            }
-            nth => live -= blocks[nth as usize].block.bytes,
-        }
-        peak = peak.max(live);
-    }
-    peak
 }

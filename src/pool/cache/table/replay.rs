@@ -14,8 +14,7 @@ use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
-    Held, Iteration, LastUse, NEVER, Participant, Plan, SharedPlan, extent, is_shared, ranges,
-    union,
+    Held, Iteration, NEVER, Participant, Plan, SharedPlan, extent, is_shared, ranges, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::timeline::sync::Brief;
@@ -373,13 +372,15 @@ impl CacheTable {
         let map = self.last_uses(&plan);
         let mut live: BTreeMap<u32, Vec<SegmentId>> = BTreeMap::new();
         for held in &plan.held {
-            let content = contents(&map, held.slab);
+            let content = map.parts(held.slab);
+            let content = content.filter_map(|(part, content)| Some((part.bytes, content?)));
+            let content: Vec<(u64, Content)> = content.collect();
             let bytes = content.iter().map(|(bytes, _)| bytes);
             debug_assert_eq!(bytes.sum::<u64>(), held.slab.bytes, "unknown contents");
             let part = |(bytes, content): &(u64, Content)| {
                 let death = match *content {
                     Content::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
-                    Content::Dead(last) => Some(plan.death(last)),
+                    Content::Dead(nth) => Some(plan.death(nth)),
                     Content::Live(_) => None,
                 };
                 (*bytes, death)
@@ -426,15 +427,18 @@ impl CacheTable {
                 base += bytes;
             }
         }
-        let blocks = || (0..).zip(&plan.blocks);
-        let mut dead: Vec<_> = blocks().filter(|(_, own)| own.freed != NEVER).collect();
-        dead.sort_unstable_by_key(|(_, own)| own.freed);
-        let dead = dead.into_iter();
-        let dead = dead.map(|(nth, own)| (own, Content::Dead(plan.last_use(nth))));
-        let live = blocks().filter(|(_, own)| own.live);
-        let live = live.map(|(nth, own)| (own, Content::Live(nth)));
+        let used = (0..).zip(&plan.blocks);
+        let mut used: Vec<_> = used
+            .filter(|(_, own)| own.live || own.freed != NEVER)
+            .collect();
+        // Live ones last, whenever they were freed before.
+        used.sort_unstable_by_key(|(_, own)| (own.live, own.freed));
         let mut parts = Vec::new();
-        for (own, content) in dead.chain(live) {
+        for (nth, own) in used {
+            let content = match own.live {
+                true => Content::Live(nth),
+                false => Content::Dead(nth),
+            };
             parts.clear();
             self.aliases.resolve(extent(&own.block), &mut parts);
             parts.iter().for_each(|part| map.insert(*part, content));
@@ -515,24 +519,11 @@ fn hold(heap: &mut Heap, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>
 }
 
 /// What a part of a plan's memory holds.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Content {
     /// What it was before the plan: a part of what is held.
     Before(usize, usize),
-    /// A dead block.
-    Dead(LastUse),
-    /// A live block.
+    /// The block of the plan with this number, dead or live.
+    Dead(u32),
     Live(u32),
-}
-
-/// What a range holds: bytes of each content, ascending.
-fn contents(map: &RangeMap<Content>, range: Slab) -> Vec<(u64, Content)> {
-    let mut out: Vec<(u64, Content)> = Vec::new();
-    for (part, content) in map.parts(range) {
-        match (out.last_mut(), content) {
-            (Some((bytes, last)), Some(content)) if *last == content => *bytes += part.bytes,
-            (_, content) => out.extend(content.map(|content| (part.bytes, content))),
-        }
-    }
-    out
 }
