@@ -486,8 +486,8 @@ impl Inner {
     /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Entry>) {
         let Some(at) = self.at(key) else { return };
-        for bin in 0..CACHE_BINS {
-            if self.caches[at].bins.0[bin].bytes >= least {
+        for (bin, own) in self.caches[at].bins.0.into_iter().enumerate() {
+            if own.head != NIL && own.bytes >= least {
                 out.extend(std::iter::from_fn(|| self.evict(at, bin)));
             }
         }
@@ -504,7 +504,6 @@ impl Inner {
     }
 
     /// Removes the block that was cached last in a bin.
-    #[inline]
     fn evict(&mut self, at: usize, bin: usize) -> Option<Entry> {
         let cache = &mut self.caches[at];
         let bin = &mut cache.bins.0[bin];

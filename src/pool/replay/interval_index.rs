@@ -63,7 +63,7 @@ impl IntervalIndex {
 }
 
 /// The addresses of all these blocks, ascending and without overlap.
-pub(crate) fn ranges<'a>(blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
+pub(crate) fn ranges(blocks: &[Block]) -> Vec<Slab> {
     // The addresses of a repeated allocation come again, mostly soon.
     let mut recent = [(0, 0); 1 << RECENT_LOG2];
     let mut all: Vec<Slab> = Vec::new();

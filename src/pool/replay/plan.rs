@@ -90,11 +90,10 @@ impl Plan {
         find: impl Fn(&Block, &mut Vec<Slab>),
     ) -> Self {
         let (ops, mut blocks, peak) = merge(iterations);
-        let mut found = Vec::new();
-        if participants.len() > 1 {
-            let count = blocks.len() as u32;
-            found = predecessors(count, |nth, out| find(&blocks[nth as usize].block, out));
-        }
+        let found = match participants.len() {
+            1 => Vec::new(),
+            _ => predecessors(&blocks, find),
+        };
         let index = IntervalIndex::new(blocks.iter().map(|own| &own.block));
         let mut next = 0;
         for (nth, own) in (0..).zip(&mut blocks) {
@@ -368,14 +367,13 @@ fn merge(iterations: &[Iteration]) -> (Vec<u32>, Vec<Planned>, u64) {
 /// For each block of an iteration, in order of allocation, the blocks that last had a part of its memory.
 /// Where that is none of the same iteration, it is one of the iteration before, which was alike.
 ///
-/// `find` reports the present addresses of the memory of a block by its number. Returns pairs of a block and
-/// a predecessor, sorted.
-fn predecessors(count: u32, find: impl Fn(u32, &mut Vec<Slab>)) -> Vec<(u32, u32)> {
+/// `find` reports the present addresses of the memory of a block. Returns pairs of a block and a predecessor, sorted.
+fn predecessors(blocks: &[Planned], find: impl Fn(&Block, &mut Vec<Slab>)) -> Vec<(u32, u32)> {
     let (mut last, mut slabs) = (RangeMap::default(), Vec::new());
     let (mut found, mut unused) = (Vec::new(), Vec::new());
-    for block in 0..count {
+    for (block, own) in (0..).zip(blocks) {
         slabs.clear();
-        find(block, &mut slabs);
+        find(&own.block, &mut slabs);
         for slab in &slabs {
             for (part, before) in last.parts(*slab) {
                 match before {

@@ -181,7 +181,7 @@ impl CacheTable {
         let Some(iteration) = cache.lock().repeated(self.key) else {
             return false;
         };
-        let memory = self.memory_of(iteration.blocks.iter());
+        let memory = self.memory_of(&iteration.blocks);
         let prepared = PreparedPlan {
             caches: vec![Arc::clone(cache)],
             iterations: vec![iteration],
@@ -255,7 +255,7 @@ impl CacheTable {
         }
         let mut memory = Vec::new();
         for own in &iterations {
-            memory.append(&mut self.memory_of(own.blocks.iter()));
+            memory.append(&mut self.memory_of(&own.blocks));
         }
         let bytes = |slabs: &[Slab]| slabs.iter().map(|slab| slab.bytes).sum::<u64>();
         let of_each = bytes(&memory);
@@ -285,12 +285,16 @@ impl CacheTable {
             drop(inner);
             return_blocks(heap, own, self.recalled.drain(..));
         }
-        let held = ready.then(|| hold(heap, &prepared.memory, order)).flatten();
-        let Some(held) = held else {
+        let free = ready.then(|| heap.all_free(&prepared.memory, order));
+        let Some(places) = free.flatten() else {
             self.abandon(&prepared);
             return false;
         };
-        plan.held = held;
+        // Last first: to take a place renames those behind it.
+        for (place, slab, parts) in places.into_iter().rev() {
+            let seg = heap.hold(place, slab.bytes);
+            plan.held.push(Held { slab, seg, parts });
+        }
         let shared = u64::from(plan.is_shared());
         let caches = prepared.caches;
         let plan = Arc::new(Brief::new(plan));
@@ -319,7 +323,7 @@ impl CacheTable {
     }
 
     /// Where the memory of some blocks is now, ascending and without overlap.
-    fn memory_of<'a>(&self, blocks: impl Iterator<Item = &'a Block>) -> Vec<Slab> {
+    fn memory_of(&self, blocks: &[Block]) -> Vec<Slab> {
         let mut now = Vec::new();
         for slab in ranges(blocks) {
             self.aliases.resolve(slab, &mut now);
@@ -330,10 +334,8 @@ impl CacheTable {
 
     /// The plan that a lane replays, and its participant there.
     fn plan_of(&self, cache: &StreamCache) -> Option<(usize, u32)> {
-        let plans = self.plans.iter().enumerate();
-        plans
-            .into_iter()
-            .find_map(|(at, own)| Some((at, own.participant(cache.lane())?)))
+        let mut plans = self.plans.iter().enumerate();
+        plans.find_map(|(at, own)| Some((at, own.participant(cache.lane())?)))
     }
 
     /// Ends the plan that a lane replays. False if there is none.
@@ -372,23 +374,30 @@ impl CacheTable {
         let map = self.last_uses(&plan);
         let mut live: BTreeMap<u32, Vec<SegmentId>> = BTreeMap::new();
         for held in &plan.held {
-            let content = map.parts(held.slab);
-            let content = content.filter_map(|(part, content)| Some((part.bytes, content?)));
-            let content: Vec<(u64, Content)> = content.collect();
-            let bytes = content.iter().map(|(bytes, _)| bytes);
-            debug_assert_eq!(bytes.sum::<u64>(), held.slab.bytes, "unknown contents");
-            let part = |(bytes, content): &(u64, Content)| {
-                let death = match *content {
-                    Content::Before(at, part) => Some(plan.held[at].parts[part].1.clone()),
-                    Content::Dead(nth) => Some(plan.death(nth)),
-                    Content::Live(_) => None,
+            let (mut parts, mut blocks) = (Vec::<(u64, Option<Frontier>)>::new(), Vec::new());
+            for (part, content) in map.parts(held.slab) {
+                debug_assert!(content.is_some(), "unknown contents");
+                let (death, block) = match content {
+                    Some(Content::Dead(nth)) => (Some(plan.death(nth)), None),
+                    Some(Content::Live(nth)) => (None, Some(nth)),
+                    Some(Content::Before(at, nth)) => {
+                        (Some(plan.held[at].parts[nth].1.clone()), None)
+                    }
+                    None => continue,
                 };
-                (*bytes, death)
-            };
-            let ids = heap.divide(held.seg, content.iter().map(part).collect());
-            for ((_, content), id) in content.iter().zip(ids) {
-                if let Content::Live(nth) = *content {
-                    live.entry(nth).or_default().push(id);
+                match parts.last_mut() {
+                    Some((bytes, last)) if block.is_none() && *last == death => {
+                        *bytes += part.bytes
+                    }
+                    _ => {
+                        parts.push((part.bytes, death));
+                        blocks.push(block);
+                    }
+                }
+            }
+            for (nth, id) in blocks.iter().zip(heap.divide(held.seg, parts)) {
+                if let Some(nth) = nth {
+                    live.entry(*nth).or_default().push(id);
                 }
             }
         }
@@ -504,18 +513,6 @@ impl CacheTable {
         }
         self.backoff.succeeded();
     }
-}
-
-/// Holds memory for a plan, if all of it is free and `order` admits that.
-fn hold(heap: &mut Heap, memory: &[Slab], order: &Order<'_>) -> Option<Vec<Held>> {
-    let places = heap.all_free(memory, order)?;
-    // Last first: to take a place renames those behind it.
-    let held = places.into_iter().rev().map(|(place, slab, parts)| Held {
-        slab,
-        seg: heap.hold(place, slab.bytes),
-        parts,
-    });
-    Some(held.collect())
 }
 
 /// What a part of a plan's memory holds.
