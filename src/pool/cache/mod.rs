@@ -486,10 +486,12 @@ impl Inner {
     /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Entry>) {
         let Some(at) = self.at(key) else { return };
-        for (bin, own) in self.caches[at].bins.0.into_iter().enumerate() {
-            if own.head != NIL && own.bytes >= least {
-                out.extend(std::iter::from_fn(|| self.evict(at, bin)));
-            }
+        let holds = |bin: &Bin| bin.head != NIL && bin.bytes >= least;
+        let mut from = 0;
+        while let Some(next) = self.caches[at].bins.0[from..].iter().position(holds) {
+            let bin = from + next;
+            out.extend(std::iter::from_fn(|| self.evict(at, bin)));
+            from = bin + 1;
         }
     }
 
