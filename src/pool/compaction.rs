@@ -8,7 +8,7 @@
 //! - where the user prefers waits to growth;
 //! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, the provider
 //!   must leave old addresses mapped at no cost (CUDA), and no more pages may be remapped than growth has mapped.
-//!   Where several streams use the pool, the pages must suffice. With new memory beside them, programs of four and
+//!   Where several streams have live blocks, the pages must suffice. With new memory beside them, programs of four and
 //!   eight streams took up to a third longer in virtual time and held no less.
 //!
 //! Pages whose last use is ordered but not complete may move too. Their old addresses keep leading to them

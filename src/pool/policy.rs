@@ -259,7 +259,7 @@ impl State {
             None => true,
         };
         let pressure = options.compaction == Compaction::Pressure;
-        let several = pressure && self.table.streams() > 1;
+        let several = pressure && self.table.is_shared();
         let room = match (always, grows) {
             // Pages that have to be waited for come before new memory.
             (true, _) if !self.limits.maps_once => 0,
