@@ -24,25 +24,8 @@ struct Own {
 }
 
 fn own(test: &TestContext) -> Own {
-    let (context, text) = (test.context, b".version 8.0");
-    let (mut device, mut bytes, mut code) = (test.device, text.len(), text.as_ptr());
-    let (mut program, mut kernel) = (null_mut(), null_mut());
+    let (program, kernel) = test.kernel(c"iota");
     let (mut module, mut function) = (0, 0);
-    ok(ur!(Program.pfnCreateWithBinary(
-        context,
-        1,
-        &mut device,
-        &mut bytes,
-        &mut code,
-        null(),
-        &mut program
-    )));
-    ok(ur!(Program.pfnBuild(context, program, null())));
-    ok(ur!(Kernel.pfnCreate(
-        program,
-        c"iota".as_ptr(),
-        &mut kernel
-    )));
     ok(ur!(Program.pfnGetNativeHandle(program, &mut module)));
     ok(ur!(Kernel.pfnGetNativeHandle(kernel, &mut function)));
     Own {

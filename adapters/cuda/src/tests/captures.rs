@@ -103,29 +103,6 @@ fn native_fill(
     ur!(EnqueueExp.pfnNativeCommandExp(queue, run, data, 0, null(), null(), count, list, event))
 }
 
-/// A kernel that writes numbers from a first one on.
-fn iota(test: &TestContext) -> (ur_program_handle_t, ur_kernel_handle_t) {
-    let (context, text) = (test.context, b".version 8.0");
-    let (mut device, mut bytes, mut code) = (test.device, text.len(), text.as_ptr());
-    let (mut program, mut kernel) = (null_mut(), null_mut());
-    ok(ur!(Program.pfnCreateWithBinary(
-        context,
-        1,
-        &mut device,
-        &mut bytes,
-        &mut code,
-        null(),
-        &mut program
-    )));
-    ok(ur!(Program.pfnBuild(context, program, null())));
-    ok(ur!(Kernel.pfnCreate(
-        program,
-        c"iota".as_ptr(),
-        &mut kernel
-    )));
-    (program, kernel)
-}
-
 fn task_on(queue: ur_queue_handle_t, count: &AtomicU32) -> ur_result_t {
     let data = std::ptr::from_ref(count).cast_mut().cast();
     let (list, event) = (null(), null_mut());
@@ -141,7 +118,7 @@ fn a_foreign_capture_records_commands() {
             let driver = FakeDriver::open();
             let test = TestContext::new(4096);
             let foreign = Foreign::new();
-            let (program, kernel) = iota(&test);
+            let (program, kernel) = test.kernel(c"iota");
             let count = AtomicU32::new(0);
             // Of a queue made from the stream, and of a queue whose own stream was given out.
             let own = foreign.stream();

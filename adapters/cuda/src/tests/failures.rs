@@ -34,28 +34,6 @@ const KINDS: [(What, &str); 4] = [
     (What::Recorded, "cuGraphLaunch"),
 ];
 
-/// A program and its kernel, which writes numbers from one on.
-fn counting(test_context: &TestContext) -> (ur_program_handle_t, ur_kernel_handle_t) {
-    let (context, text) = (test_context.context, b".version 8.0");
-    let (mut device, mut bytes, mut code) = (test_context.device, text.len(), text.as_ptr());
-    let (mut program, mut kernel) = (null_mut(), null_mut());
-    let codes = [
-        ur!(Program.pfnCreateWithBinary(
-            context,
-            1,
-            &mut device,
-            &mut bytes,
-            &mut code,
-            null(),
-            &mut program
-        )),
-        ur!(Program.pfnBuild(context, program, null())),
-        ur!(Kernel.pfnCreate(program, c"iota".as_ptr(), &mut kernel)),
-    ];
-    assert_eq!(codes, [UR_RESULT_SUCCESS; 3]);
-    (program, kernel)
-}
-
 /// A command buffer of two copies, which form one graph.
 fn recorded(
     test_context: &TestContext,
@@ -165,7 +143,7 @@ fn one(
         &mut open
     ));
     assert_eq!(code, UR_RESULT_SUCCESS);
-    let (program, kernel) = counting(&test_context);
+    let (program, kernel) = test_context.kernel(c"iota");
     let places = 0..if kind == What::Recorded { COUNT } else { 0 };
     let source = test_context.at(COUNT * BYTES);
     let buffers: Vec<_> = places

@@ -134,7 +134,7 @@ fn beside_native_work(test_context: &TestContext, foreign: &Foreign) {
     let flags = UR_MEM_FLAG_READ_WRITE;
     let made = ur!(Mem.pfnBufferCreate(context, flags, SIZE, null(), &mut buffer));
     assert_eq!(made, UR_RESULT_SUCCESS);
-    let (program, kernel) = kernel_of(test_context);
+    let (program, kernel) = test_context.kernel(c"nothing");
     let bytes = [3_u8; 64];
     let from: *const c_void = bytes.as_ptr().cast();
     let (near, far) = (test_context.memory, test_context.at(SIZE));
@@ -324,30 +324,6 @@ fn block(queue: ur_queue_handle_t) -> ur_result_t {
         true => ur!(EnqueueExp.pfnUSMFreeExp(queue, pool, at, 0, null(), none)),
         false => code,
     }
-}
-
-fn kernel_of(test_context: &TestContext) -> (ur_program_handle_t, ur_kernel_handle_t) {
-    let text = b".version 8.0";
-    let (mut device, mut bytes, mut code) = (test_context.device, text.len(), text.as_ptr());
-    let (mut program, mut kernel) = (null_mut(), null_mut());
-    let context = test_context.context;
-    let made = ur!(Program.pfnCreateWithBinary(
-        context,
-        1,
-        &mut device,
-        &mut bytes,
-        &mut code,
-        null(),
-        &mut program
-    ));
-    assert_eq!(made, UR_RESULT_SUCCESS);
-    assert_eq!(
-        ur!(Program.pfnBuild(context, program, null())),
-        UR_RESULT_SUCCESS
-    );
-    let made = ur!(Kernel.pfnCreate(program, c"nothing".as_ptr(), &mut kernel));
-    assert_eq!(made, UR_RESULT_SUCCESS);
-    (program, kernel)
 }
 
 fn launch(queue: ur_queue_handle_t, kernel: ur_kernel_handle_t) -> ur_result_t {

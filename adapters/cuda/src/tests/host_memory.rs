@@ -170,26 +170,8 @@ fn the_host_owns_the_memory_before_and_after() {
 fn kernels_see_host_memory() {
     let name = "tests::host_memory::kernels_see_host_memory";
     for_each_answer(name, |_, test_context, queue, _| {
-        let (context, device, text) = (test_context.context, test_context.device, b".version 8.0");
-        let (mut devices, mut bytes, mut code) = (device, text.len(), text.as_ptr());
-        let (mut program, mut kernel) = (null_mut(), null_mut());
-        let list = &raw mut devices;
-        let (sizes, codes) = (&raw mut bytes, &raw mut code);
-        ok(ur!(Program.pfnCreateWithBinary(
-            context,
-            1,
-            list,
-            sizes,
-            codes,
-            null(),
-            &mut program
-        )));
-        ok(ur!(Program.pfnBuild(context, program, null())));
-        ok(ur!(Kernel.pfnCreate(
-            program,
-            c"iota".as_ptr(),
-            &mut kernel
-        )));
+        let context = test_context.context;
+        let (program, kernel) = test_context.kernel(c"iota");
         let mut memory = Bytes::new();
         let buffer = over(context, memory.at(), UR_MEM_FLAG_READ_WRITE);
         memory.0.fill(5);

@@ -8,6 +8,7 @@ use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, adapter, alone, alone_with, devices, ur};
 use super::launching::{launch, number, pointer};
+use super::test_context::{PLAIN, built};
 use super::two_devices::*;
 use super::workload::task;
 
@@ -187,21 +188,7 @@ fn recorded(two: &TwoDevices, at: usize, near: *mut c_void, far: *mut c_void) {
 /// Writes a program's variable from memory of the other device, and reads it to there.
 fn variable(two: &TwoDevices, at: usize, far: *mut c_void) {
     let text = b".version 8.0\n.visible .global .align 8 .b8 ur_variable[16] = {1, 2};\n\0";
-    let (mut program, mut device) = (null_mut(), two.devices[at]);
-    let (mut length, mut code) = (text.len(), text.as_ptr());
-    let list = &raw mut device;
-    let (lengths, codes) = (&raw mut length, &raw mut code);
-    let (context, new) = (two.context, &mut program);
-    ok(ur!(Program.pfnCreateWithBinary(
-        context,
-        1,
-        list,
-        lengths,
-        codes,
-        null(),
-        new
-    )));
-    ok(ur!(Program.pfnBuild(context, program, null())));
+    let program = built(two.context, two.devices[at], text);
     let (queue, name, none) = (two.queues[at], c"ur_variable".as_ptr(), null_mut());
     two.set(1 - at, far, 8);
     ok(ur!(Enqueue.pfnDeviceGlobalVariableWrite(
@@ -496,22 +483,7 @@ fn access_has_states() {
 
 /// Adds numbers on a device: a kernel, whose accesses nobody checks before.
 fn count_up(context: ur_context_handle_t, device: ur_device_handle_t, memory: *mut c_void) {
-    let text = b".version 8.0\0";
-    let (mut program, mut kernel, mut device) = (null_mut(), null_mut(), device);
-    let (mut length, mut code) = (text.len(), text.as_ptr());
-    let list = &raw mut device;
-    let (lengths, codes) = (&raw mut length, &raw mut code);
-    let new = &mut program;
-    ok(ur!(Program.pfnCreateWithBinary(
-        context,
-        1,
-        list,
-        lengths,
-        codes,
-        null(),
-        new
-    )));
-    ok(ur!(Program.pfnBuild(context, program, null())));
+    let (program, mut kernel) = (built(context, device, PLAIN), null_mut());
     ok(ur!(Kernel.pfnCreate(
         program,
         c"iota".as_ptr(),

@@ -12,7 +12,7 @@ use super::bindless::{self, INTO, RGBA8, TO_DEVICE, copy, image, region};
 use super::external::{self, OPAQUE, TIMELINE, import, import_semaphore, place};
 use super::fake_driver::{FakeDriver, alone, ur};
 use super::launching::{self, launch, pointer};
-use super::test_context::TestContext;
+use super::test_context::{TestContext, built};
 
 fn ok(code: ur_result_t) {
     assert_eq!(code, UR_RESULT_SUCCESS);
@@ -72,20 +72,7 @@ impl<'a> Held<'a> {
 
     fn program(&self) -> ur_program_handle_t {
         let text = b".version 8.0\n.visible .global .align 8 .b8 ur_variable[16] = {1, 2};\n\0";
-        let context = self.test.context;
-        let (mut device, mut bytes, mut code) = (self.test.device, text.len(), text.as_ptr());
-        let mut program = null_mut();
-        ok(ur!(Program.pfnCreateWithBinary(
-            context,
-            1,
-            &raw mut device,
-            &raw mut bytes,
-            &raw mut code,
-            null(),
-            &mut program
-        )));
-        ok(ur!(Program.pfnBuild(context, program, null())));
-        program
+        built(self.test.context, self.test.device, text)
     }
 
     /// Calls of a function that destroys, while `release` runs.

@@ -1,6 +1,6 @@
 //! A context on the first device, with memory that the host can access.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
 
 use ur::abi::*;
@@ -42,6 +42,14 @@ impl TestContext {
         queue
     }
 
+    /// A kernel of the scripted driver, and its program.
+    pub fn kernel(&self, name: &CStr) -> (ur_program_handle_t, ur_kernel_handle_t) {
+        let (program, mut kernel) = (built(self.context, self.device, PLAIN), null_mut());
+        let code = ur!(Kernel.pfnCreate(program, name.as_ptr(), &mut kernel));
+        assert_eq!(code, UR_RESULT_SUCCESS);
+        (program, kernel)
+    }
+
     /// The address this many bytes into the memory.
     pub fn at(&self, bytes: usize) -> *mut c_void {
         self.memory.wrapping_byte_add(bytes)
@@ -59,6 +67,31 @@ impl TestContext {
         self.release();
         driver.check_end("the end");
     }
+}
+
+/// The text of a program whose kernels the scripted driver knows.
+pub const PLAIN: &[u8] = b".version 8.0\0";
+
+/// A program that is built for one device.
+pub fn built(
+    context: ur_context_handle_t,
+    mut device: ur_device_handle_t,
+    text: &[u8],
+) -> ur_program_handle_t {
+    let (mut bytes, mut code, mut program) = (text.len(), text.as_ptr(), null_mut());
+    let made = ur!(Program.pfnCreateWithBinary(
+        context,
+        1,
+        &mut device,
+        &mut bytes,
+        &mut code,
+        null(),
+        &mut program
+    ));
+    assert_eq!(made, UR_RESULT_SUCCESS);
+    let code = ur!(Program.pfnBuild(context, program, null()));
+    assert_eq!(code, UR_RESULT_SUCCESS);
+    program
 }
 
 /// The stream of a queue. Its native handle is given out from now on.
