@@ -38,12 +38,12 @@ impl IntervalIndex {
         Self(all)
     }
 
-    /// The blocks that hold an address.
-    pub fn around(&self, addr: u64) -> impl Iterator<Item = usize> {
-        let before = self.0.partition_point(|own| own.addr <= addr);
+    /// The blocks that have an address in common with a range.
+    pub fn meeting(&self, range: Slab) -> impl Iterator<Item = usize> {
+        let before = self.0.partition_point(|own| own.addr < range.end());
         let near = self.0[..before].iter().rev();
-        let near = near.take_while(move |own| own.last_end > addr);
-        near.filter(move |own| own.end > addr)
+        let near = near.take_while(move |own| own.last_end > range.base);
+        near.filter(move |own| own.end > range.base)
             .map(|own| own.block as usize)
     }
 

@@ -4,7 +4,7 @@ use crate::pool::cache::{CacheResult, Miss, check_quota};
 use crate::pool::heap::range_map::RangeMap;
 use crate::pool::heap::segments::SegmentId;
 use crate::pool::provider::Slab;
-use crate::pool::replay::interval_index::IntervalIndex;
+use crate::pool::replay::interval_index::{IntervalIndex, extent};
 use crate::pool::replay::trace::{ALLOC, Iteration};
 use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::stats::Counters;
@@ -163,7 +163,7 @@ impl Plan {
         let (block, ends_first) = (next.block, next.ends_first);
         check_quota(block.bytes, self.quota - self.live)?;
         debug_assert!(
-            self.around(block.addr).is_none(),
+            self.live_in(extent(&block)).is_none(),
             "live blocks that overlap"
         );
         self.blocks[self.next_block].live = true;
@@ -221,10 +221,10 @@ impl Plan {
         Some(block)
     }
 
-    /// The live block that holds an address.
-    pub fn around(&self, addr: u64) -> Option<Block> {
-        let mut around = self.index.around(addr);
-        let nth = around.find(|nth| self.blocks[*nth].live)?;
+    /// A live block that has an address in common with a range.
+    pub fn live_in(&self, range: Slab) -> Option<Block> {
+        let mut meeting = self.index.meeting(range);
+        let nth = meeting.find(|nth| self.blocks[*nth].live)?;
         Some(self.blocks[nth].block)
     }
 

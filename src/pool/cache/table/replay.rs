@@ -481,8 +481,12 @@ impl CacheTable {
         if let Some(block) = relocated.filter(|block| addr - block.addr < block.bytes) {
             return Some(block);
         }
+        let byte = Slab {
+            base: addr,
+            bytes: 1,
+        };
         let mut plans = self.plans.iter();
-        plans.find_map(|own| own.plan.lock().around(addr))
+        plans.find_map(|own| own.plan.lock().live_in(byte))
     }
 
     /// Address aliases that can be given back. Those that traces and plans name stay while there are any, up
