@@ -258,6 +258,9 @@ impl State {
             }
             None => true,
         };
+        if !better(&self.pressure, 0) {
+            return None;
+        }
         let pressure = options.compaction == Compaction::Pressure;
         let several = pressure && self.table.is_shared();
         let room = match (always, grows) {
@@ -267,9 +270,6 @@ impl State {
             (false, Some(_)) if several => 0,
             _ => budget,
         };
-        if !better(&self.pressure, 0) {
-            return None;
-        }
         let order = self.order_of_pages(&request.order);
         let found = compaction::collect(&self.heap, need, order, room)?;
         let pages = found.pages(&self.heap);
