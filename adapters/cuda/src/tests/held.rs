@@ -12,6 +12,7 @@ use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, alone_with, ur};
 use super::foreign::Foreign;
+use super::launching::launch;
 use super::test_context::{TestContext, stream_of};
 use super::workload::{SIZE, task};
 
@@ -190,7 +191,10 @@ fn beside_native_work(test_context: &TestContext, foreign: &Foreign) {
                 ur!(EnqueueExp.pfnHostTaskExp(q, Some(task), counter, null(), 0, list, none))
             }),
         ),
-        ("launch", Box::new(|q| launch(q, kernel))),
+        (
+            "launch",
+            Box::new(|q| launch(q, kernel, 1000, &[], &[], null_mut())),
+        ),
         (
             "time",
             Box::new(|q| {
@@ -324,22 +328,4 @@ fn block(queue: ur_queue_handle_t) -> ur_result_t {
         true => ur!(EnqueueExp.pfnUSMFreeExp(queue, pool, at, 0, null(), none)),
         false => code,
     }
-}
-
-fn launch(queue: ur_queue_handle_t, kernel: ur_kernel_handle_t) -> ur_result_t {
-    let (global, none) = (1000_usize, null_mut());
-    ur!(EnqueueExp.pfnKernelLaunchWithArgsExp(
-        queue,
-        kernel,
-        1,
-        null(),
-        &global,
-        null(),
-        0,
-        null(),
-        null(),
-        0,
-        null(),
-        none
-    ))
 }

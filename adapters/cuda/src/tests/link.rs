@@ -1,12 +1,12 @@
 //! Links that the driver refuses.
 
 use std::ffi::CStr;
-use std::ptr::{dangling_mut, null, null_mut};
+use std::ptr::{dangling_mut, null};
 
 use ur::abi::*;
 
 use super::fake_driver::{FakeDriver, alone, ur};
-use super::test_context::TestContext;
+use super::test_context::{PLAIN, TestContext, made};
 
 /// A failed link gives no program, and the message of the driver's linker is the adapter's last error.
 #[test]
@@ -14,19 +14,8 @@ fn a_failed_link_says_why() {
     alone("tests::link::a_failed_link_says_why", || {
         let driver = FakeDriver::open();
         let test_context = TestContext::new(4);
-        let (mut device, text) = (test_context.device, b".version 8.0");
-        let (mut bytes, mut code) = (text.len(), text.as_ptr());
-        let mut program = null_mut();
-        let made = ur!(Program.pfnCreateWithBinary(
-            test_context.context,
-            1,
-            &mut device,
-            &mut bytes,
-            &mut code,
-            null(),
-            &mut program
-        ));
-        assert_eq!(made, UR_RESULT_SUCCESS);
+        let mut device = test_context.device;
+        let program = made(test_context.context, device, PLAIN);
         let both = [program; 2];
         let (mut plain, mut chosen) = (dangling_mut(), dangling_mut());
         let flags = ur_exp_program_flags_t(0);

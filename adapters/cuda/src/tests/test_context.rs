@@ -72,8 +72,8 @@ impl TestContext {
 /// The text of a program whose kernels the scripted driver knows.
 pub const PLAIN: &[u8] = b".version 8.0\0";
 
-/// A program that is built for one device.
-pub fn built(
+/// A program of one device that is not built.
+pub fn made(
     context: ur_context_handle_t,
     mut device: ur_device_handle_t,
     text: &[u8],
@@ -89,6 +89,16 @@ pub fn built(
         &mut program
     ));
     assert_eq!(made, UR_RESULT_SUCCESS);
+    program
+}
+
+/// A program that is built for one device.
+pub fn built(
+    context: ur_context_handle_t,
+    device: ur_device_handle_t,
+    text: &[u8],
+) -> ur_program_handle_t {
+    let program = made(context, device, text);
     let code = ur!(Program.pfnBuild(context, program, null()));
     assert_eq!(code, UR_RESULT_SUCCESS);
     program
