@@ -212,6 +212,21 @@ fn few_large_pages_make_a_first_run_fast() {
     assert!(1.8 * first < slow, "{slow} ns with small pages");
 }
 
+/// Of several streams, pages are remapped for want of room only where they suffice.
+#[test]
+fn pages_of_several_streams_have_no_new_memory_beside_them() {
+    let ops = recorded("multistream");
+    let usual = Options::default();
+    let mixed = Options {
+        mixed_compaction: true,
+        ..usual
+    };
+    let (first, _) = run(&ops, usual, false);
+    let (slower, _) = run(&ops, mixed, false);
+    println!("multistream: {first:.0} ns an operation, {slower:.0} with new memory");
+    assert!(1.1 * first < slower, "{slower} ns with new memory");
+}
+
 /// Pending memory that is about to complete is waited for rather than added to.
 #[test]
 fn a_few_looks_save_growth() {

@@ -8,8 +8,8 @@
 //! - where the user prefers waits to growth;
 //! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, the provider
 //!   must leave old addresses mapped at no cost (CUDA), and no more pages may be remapped than growth has mapped.
-//!   Where several streams have live blocks, the pages must suffice. With new memory beside them, programs of four and
-//!   eight streams took up to a third longer in virtual time and held no less.
+//!   Where several streams have live blocks, the pages must suffice, without new memory beside them
+//!   (`Options::mixed_compaction`).
 //!
 //! Pages whose last use is ordered but not complete may move too. Their old addresses keep leading to them
 //! for the commands that were submitted with those addresses, and are retired once those commands were seen

@@ -261,13 +261,13 @@ impl State {
         if !better(&self.pressure, 0) {
             return None;
         }
-        let pressure = options.compaction == Compaction::Pressure;
-        let several = pressure && self.table.is_shared();
+        let apart = options.compaction == Compaction::Pressure && !options.mixed_compaction;
+        let suffices = apart && self.table.is_shared();
         let room = match (always, grows) {
             // Pages that have to be waited for come before new memory.
             (true, _) if !self.limits.maps_once => 0,
             // A growth for all of the request serves several streams longer than what little the pages lack.
-            (false, Some(_)) if several => 0,
+            (false, Some(_)) if suffices => 0,
             _ => budget,
         };
         let order = self.order_of_pages(&request.order);
