@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Has the provider look for completion, if anything is pending: once, or more often where that may save
-    /// growth that has a price. All looks together take about as long as growth: at worst a request pays twice.
+    /// growth that has a price. What the looks take is lost once, and growth holds its memory until a trim.
     fn observe(
         &self,
         need: &Need,
