@@ -129,14 +129,9 @@ fn recorded(name: &str) -> Vec<Op> {
     text.lines().map(op).collect()
 }
 
-/// Nanoseconds an operation, and bytes reserved beside bytes live at most. With `works`, a command follows each
-/// operation.
-fn run(ops: &[Op], options: Options, works: bool) -> (f64, f64) {
-    run_commands(ops, options, works.then_some(COMMAND_US))
-}
-
-/// As [`run`]; each operation is followed by a command that takes so many µs.
-fn run_commands(ops: &[Op], options: Options, command_us: Option<f64>) -> (f64, f64) {
+/// Nanoseconds an operation, and bytes reserved beside bytes live at most. With `command_us`, a command of so many µs
+/// follows each operation.
+fn run(ops: &[Op], options: Options, command_us: Option<f64>) -> (f64, f64) {
     let provider = Arc::new(Modelled {
         fake: FakeProvider::mixed(2 * MIB, 128 * MIB).leaving_mapped(),
         device: Mutex::default(),
@@ -210,8 +205,8 @@ fn few_large_pages_make_a_first_run_fast() {
         page_mib: 0,
         ..usual
     };
-    let (first, _) = run(&ops, usual, false);
-    let (slow, _) = run(&ops, small, false);
+    let (first, _) = run(&ops, usual, None);
+    let (slow, _) = run(&ops, small, None);
     println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages");
     assert!(first <= 700.0, "{first} ns an operation");
     assert!(1.8 * first < slow, "{slow} ns with small pages");
@@ -226,8 +221,8 @@ fn pages_of_several_streams_have_no_new_memory_beside_them() {
         mixed_compaction: true,
         ..usual
     };
-    let (first, _) = run(&ops, usual, false);
-    let (slower, _) = run(&ops, mixed, false);
+    let (first, _) = run(&ops, usual, None);
+    let (slower, _) = run(&ops, mixed, None);
     println!("multistream: {first:.0} ns an operation, {slower:.0} with new memory");
     assert!(1.1 * first < slower, "{slower} ns with new memory");
 }
@@ -238,8 +233,8 @@ fn a_few_looks_save_growth() {
     let ops = recorded("multistream");
     let usual = Options::default();
     let hasty = Options { looks: 1, ..usual };
-    let (time, held) = run(&ops, usual, true);
-    let (hasty_time, hasty_held) = run(&ops, hasty, true);
+    let (time, held) = run(&ops, usual, Some(COMMAND_US));
+    let (hasty_time, hasty_held) = run(&ops, hasty, Some(COMMAND_US));
     println!("held {held:.3}, {time:.0} ns; with one look {hasty_held:.3}, {hasty_time:.0} ns");
     assert!(held <= 1.45, "{held}");
     assert!(held + 0.1 < hasty_held, "{hasty_held} with one look");
@@ -253,8 +248,8 @@ fn many_looks_save_growth_where_the_device_lags() {
     let usual = Options::default();
     let hasty = Options { looks: 8, ..usual };
     let lag = Some(4.0 * SUBMIT_US);
-    let (time, held) = run_commands(&ops, usual, lag);
-    let (hasty_time, hasty_held) = run_commands(&ops, hasty, lag);
+    let (time, held) = run(&ops, usual, lag);
+    let (hasty_time, hasty_held) = run(&ops, hasty, lag);
     println!("held {held:.3}, {time:.0} ns; with 8 looks {hasty_held:.3}, {hasty_time:.0} ns");
     assert!(held <= 1.45, "{held}");
     assert!(held + 0.5 < hasty_held, "{hasty_held} with 8 looks");
@@ -269,7 +264,7 @@ fn streams_that_have_nothing_live_do_not_count() {
         [(true, id, MIB, queue), (false, id, MIB, queue)]
     });
     let ops: Vec<Op> = before.chain(recorded("gpt2_train")).collect();
-    let (_, held) = run(&ops, Options::default(), true);
+    let (_, held) = run(&ops, Options::default(), Some(COMMAND_US));
     println!("held {held:.3}");
     assert!(held <= 1.05, "{held}");
 }
@@ -306,8 +301,8 @@ fn a_decoder_holds_little_more_than_it_needs() {
         rounding_kib: 1024,
         ..usual
     };
-    let (time, held) = run(&decoder(), usual, true);
-    let (_, coarse_held) = run(&decoder(), coarse, true);
+    let (time, held) = run(&decoder(), usual, Some(COMMAND_US));
+    let (_, coarse_held) = run(&decoder(), coarse, Some(COMMAND_US));
     println!("decoder: held {held:.3}, {time:.0} ns; {coarse_held:.3} in steps of up to 1 MiB");
     assert!(held <= 1.05, "{held}");
     assert!(held + 0.1 < coarse_held, "{coarse_held} in large steps");

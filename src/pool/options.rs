@@ -87,9 +87,9 @@ pub struct Options {
     /// 0: the provider's least. Each page costs some 20 µs on a GPU.
     pub page_mib: u64,
     /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
-    /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU. The commands of
-    /// `tests/pool_model.rs` take up to four times as long as their submission. With 128 looks a first run over four
-    /// streams then takes 11 % longer than with 8. It holds 28 % less ever after.
+    /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU. Where a command takes
+    /// four times as long as its submission, a first run over four streams takes 11 % longer with 128 looks than with 8,
+    /// and holds 28 % less (`tests/pool_model.rs`).
     pub looks: u64,
     /// `UR_POOL_SMALL_KIB`: requests up to this size in KiB take back at most one block of their stream's cache; 0: each
     /// takes back what serves it. An emptied cache slows the next requests by more than the placement of small blocks saves.
