@@ -47,7 +47,7 @@ fn loom_a_foreign_death_is_reused_only_once_complete() {
         let death = Point::new(&clock, 1);
         let freer = {
             let (pool, death) = (Arc::clone(&pool), death.clone());
-            thread::spawn(move || pool.release(old, Frontier::from(death)).is_ok())
+            thread::spawn(move || pool.release(old, Frontier::from(death)).is_some())
         };
         let raiser = thread::spawn(move || clock.raise(1));
         let new = now(&pool, 64);
@@ -81,7 +81,7 @@ fn loom_a_trim_in_flight_does_not_starve_a_request() {
     loom::model(|| {
         let pool = pool(128, 128);
         let old = now(&pool, 128);
-        assert!(pool.release(old, Frontier::new()).is_ok());
+        assert!(pool.release(old, Frontier::new()).is_some());
         let trimmer = {
             let pool = Arc::clone(&pool);
             thread::spawn(move || pool.trim(0))
@@ -101,7 +101,7 @@ fn loom_a_pending_free_serves_with_a_wait_or_without() {
         let mut producer = Lane::new();
         let old = now(&pool, 64);
         producer.advance();
-        assert!(pool.release(old, producer.tip()).is_ok());
+        assert!(pool.release(old, producer.tip()).is_some());
         let raiser = {
             let clock = Arc::clone(producer.clock());
             thread::spawn(move || clock.raise(1))
@@ -123,7 +123,7 @@ fn loom_closing_loses_no_slab() {
         let old = now(&pool, 64);
         let freer = {
             let pool = Arc::clone(&pool);
-            thread::spawn(move || pool.release(old, Frontier::new()).is_ok())
+            thread::spawn(move || pool.release(old, Frontier::new()).is_some())
         };
         let grower = {
             let pool = Arc::clone(&pool);
@@ -133,7 +133,10 @@ fn loom_closing_loses_no_slab() {
         assert_eq!(freer.join().ok(), Some(true));
         match grower.join() {
             Ok(Ok(acquired)) => {
-                assert!(pool.release(acquired.block().addr, Frontier::new()).is_ok())
+                assert!(
+                    pool.release(acquired.block().addr, Frontier::new())
+                        .is_some()
+                )
             }
             Ok(Err(error)) => assert_eq!(error, PoolError::Closed),
             Err(_) => panic!("the other thread failed"),
@@ -266,7 +269,7 @@ fn loom_of_two_frees_one_is_refused() {
             let cache = Arc::clone(&cache);
             thread::spawn(move || cache.free(addr, 1).is_some())
         };
-        let there = pool.release(addr, Frontier::new()).is_ok();
+        let there = pool.release(addr, Frontier::new()).is_some();
         assert_eq!(owner.join().ok(), Some(!there));
         assert_eq!(pool.figures().used, 0);
     });
@@ -302,7 +305,7 @@ fn loom_closing_takes_back_what_caches_have() {
             thread::spawn(move || {
                 let block = cache.alloc(pool.key(), 64)?;
                 if cache.free(block.addr, 1).is_none() {
-                    pool.release(block.addr, Frontier::new()).ok()?;
+                    pool.release(block.addr, Frontier::new())?;
                 }
                 Some(())
             })
@@ -400,7 +403,7 @@ impl Own {
 
     fn free(&self, pool: &TestPool, addr: u64) {
         let freed = self.cache.free(addr, self.lane.epoch()).is_some();
-        assert!(freed || pool.release(addr, self.lane.tip()).is_ok());
+        assert!(freed || pool.release(addr, self.lane.tip()).is_some());
     }
 
     /// Three blocks, each freed after the next one's request, and then all is complete.
@@ -475,7 +478,7 @@ fn loom_the_quota_of_a_shared_plan_keeps_highs_exact() {
             figures.used == 64 && [128, 192].contains(&figures.used_high),
             "{figures:?}"
         );
-        assert!(pool.release(third, Frontier::new()).is_ok());
+        assert!(pool.release(third, Frontier::new()).is_some());
         drop(second);
     });
 }

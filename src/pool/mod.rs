@@ -67,7 +67,7 @@ pub use options::{Compaction, Options};
 pub use provider::{ProviderError, Slab, SlabProvider};
 pub use request::{
     Acquired, Block, Config, DecisionTrace, MissingDependency, Order, PoolError, Request, Reuse,
-    UnknownPointer, WaitPolicy,
+    WaitPolicy,
 };
 pub use stats::{Counters, Figures};
 
@@ -140,16 +140,17 @@ impl<S: SlabProvider> Pool<S> {
         &self.provider
     }
 
-    /// Ends the allocation that starts at `addr`; its memory may be reused after `death`.
-    pub fn release(&self, addr: u64, death: Frontier) -> Result<Block, UnknownPointer> {
+    /// Ends the allocation that starts at `addr`; its memory may be reused after `death`. None if there is no such
+    /// allocation.
+    pub fn release(&self, addr: u64, death: Frontier) -> Option<Block> {
         let mut state = self.state.lock();
-        let block = state.release(addr, death).ok_or(UnknownPointer { addr })?;
+        let block = state.release(addr, death)?;
         if state.closed {
             let releasing = state.release_down_to(0);
             drop(state);
             drop(self.return_to_provider(&releasing));
         }
-        Ok(block)
+        Some(block)
     }
 
     /// The live allocation among whose requested bytes `addr` is.

@@ -255,17 +255,3 @@ impl fmt::Display for PoolError {
 }
 
 impl std::error::Error for PoolError {}
-
-/// The address is not the start of a live allocation of this pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownPointer {
-    pub addr: u64,
-}
-
-impl fmt::Display for UnknownPointer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#x} is not a live allocation of this pool", self.addr)
-    }
-}
-
-impl std::error::Error for UnknownPointer {}

@@ -25,8 +25,8 @@ pub fn paged() -> (Arc<FakeProvider>, TestPool) {
 impl Queue {
     pub fn free(&self, pool: &TestPool, block: &Block) {
         let freed = self.cache.free(block.addr, self.lane.epoch());
-        let freed = freed.map_or_else(|| pool.release(block.addr, self.lane.tip()), Ok);
-        assert_eq!(freed.as_ref(), Ok(block));
+        let freed = freed.or_else(|| pool.release(block.addr, self.lane.tip()));
+        assert_eq!(freed.as_ref(), Some(block));
     }
 
     /// Allocates blocks of these sizes and frees each when two later ones are live. Returns their addresses.

@@ -326,9 +326,9 @@ impl Engine<'_> {
             }
             _ => None,
         };
-        let freed = cached.map_or_else(|| self.pool.release(addr, death), Ok);
+        let freed = cached.or_else(|| self.pool.release(addr, death));
         match (freed, range) {
-            (Ok(block), Some(range)) => {
+            (Some(block), Some(range)) => {
                 if !self.model.precedes(&range.past, &past, By::Enforced) {
                     return Err("invalid: a free before a use".into());
                 }
@@ -347,9 +347,9 @@ impl Engine<'_> {
                 };
                 self.model.dead.push(dead);
             }
-            (Err(_), None) => {}
-            (Ok(block), None) => return Err(format!("{block:?} released twice")),
-            (Err(error), Some(_)) => return Err(error.to_string()),
+            (None, None) => {}
+            (Some(block), None) => return Err(format!("{block:?} released twice")),
+            (None, Some(_)) => return Err(format!("{addr:#x} is no live allocation")),
         }
         if queue == QueueName::Host {
             // The call has returned; it leaves nothing to wait for.

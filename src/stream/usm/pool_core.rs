@@ -376,7 +376,7 @@ impl<D: Driver> PoolCore<D> {
 
     /// Frees the live block at `addr`; false if there is none.
     pub fn release(&self, part: usize, addr: u64, death: Frontier) -> bool {
-        self.parts[part].pool.release(addr, death).is_ok()
+        self.parts[part].pool.release(addr, death).is_some()
     }
 
     /// Counters of all parts together.
