@@ -114,7 +114,7 @@ mod tests {
             let calls = || {
                 let line = || {
                     let text = report(&["outer", "inner"]);
-                    let own = text.lines().find(|line| line.starts_with("thread calls"));
+                    let own = text.lines().find(|line| line.starts_with("thread calls,"));
                     own.expect("this thread").to_owned()
                 };
                 let outer = InCall::begin(0);
