@@ -53,12 +53,14 @@ impl SlabProvider for Watched {
         self.fake.largest_page()
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
-        self.fake.grow(bytes, page, after)
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        self.fake.compact(pieces, fresh, page)
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
+        self.fake.map(pieces, fresh, page, after)
     }
 
     fn leaves_mapped(&self) -> bool {

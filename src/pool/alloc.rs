@@ -3,6 +3,7 @@
 
 use crate::pool::Pool;
 use crate::pool::cache::{Miss, StreamCache};
+use crate::pool::growth::Growth;
 use crate::pool::heap::search::Need;
 use crate::pool::policy::Step;
 use crate::pool::provider::{ProviderError, Slab, SlabProvider};
@@ -109,8 +110,7 @@ impl<S: SlabProvider> Pool<S> {
                 Step::Done(result) => return result,
                 Step::Grow(growth) => {
                     drop(state);
-                    let (bytes, page, after) = (growth.bytes, growth.page, growth.after);
-                    let answer = self.retry(|provider| provider.grow(bytes, page, after));
+                    let answer = self.map(&[], growth);
                     state = self.state.lock();
                     let unfit = state.grown(growth, answer, &mut attempt);
                     self.settled.notify_all();
@@ -130,9 +130,7 @@ impl<S: SlabProvider> Pool<S> {
                     self.publish(&state);
                     drop(state);
                     expired.iter().for_each(|old| self.provider.retire(*old));
-                    let (slabs, fresh) = (remap.slabs(), remap.fresh);
-                    let compact = |provider: &S| provider.compact(&slabs, fresh.bytes, fresh.page);
-                    let answer = self.retry(compact);
+                    let answer = self.map(&remap.slabs(), remap.fresh);
                     state = self.state.lock();
                     state.remapped(remap, answer, &mut attempt);
                     self.publish(&state);
@@ -150,16 +148,15 @@ impl<S: SlabProvider> Pool<S> {
 
     /// Asks the provider; if it refuses, once more without the address aliases that are kept for replay: it may
     /// be short of what maps them, too.
-    fn retry(
-        &self,
-        ask: impl Fn(&S) -> Result<Slab, ProviderError>,
-    ) -> Result<Slab, ProviderError> {
-        ask(&self.provider).or_else(|error| {
+    fn map(&self, pieces: &[Slab], fresh: Growth) -> Result<Slab, ProviderError> {
+        let Growth { bytes, page, after } = fresh;
+        let ask = || self.provider.map(pieces, bytes, page, after);
+        ask().or_else(|error| {
             let aliases = self.state.lock().drop_kept_aliases();
             aliases.iter().for_each(|old| self.provider.retire(*old));
             match aliases.is_empty() {
                 true => Err(error),
-                false => ask(&self.provider),
+                false => ask(),
             }
         })
     }

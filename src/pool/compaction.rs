@@ -1,4 +1,4 @@
-//! Compaction: free pages are remapped into one new range of addresses.
+//! Compaction: free pages are remapped so that they are adjacent.
 //!
 //! Chooses the pages, and whether remapping them is better than growth. Reads a [`Heap`] and returns pages;
 //! `alloc` has the provider remap them.
@@ -8,8 +8,11 @@
 //! - where the user prefers waits to growth;
 //! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, the provider
 //!   must leave old addresses mapped at no cost (CUDA), and no more pages may be remapped than growth has mapped.
-//!   Where several streams have live blocks, the pages must suffice, without new memory beside them
-//!   (`Options::mixed_compaction`).
+//!
+//! Remapped pages continue the pool's last slab, as growth does: what is free at its end is part of what serves the
+//! request, and what was apart is adjacent then. Pages of slabs that are free as a whole go first. With the largest
+//! stretches first, and addresses apart from all others, a steady mix of sizes held up to a third more than if no page
+//! was remapped (`tests/pool_pages.rs`).
 //!
 //! Pages whose last use is ordered but not complete may move too. Their old addresses keep leading to them
 //! for the commands that were submitted with those addresses, and are retired once those commands were seen
@@ -22,6 +25,7 @@
 //! queue `q0`, a live block of 1 MiB lies between them. A request of 4 MiB on `q0` fits neither. Each free block
 //! has one whole page. Both pages are remapped side by side, the request takes them, and nothing grows.
 
+use crate::pool::growth::Tail;
 use crate::pool::heap::Heap;
 use crate::pool::heap::search::{self, Need, place_at};
 use crate::pool::heap::segments::{Segment, SegmentId, Stretch, stretches};
@@ -57,47 +61,61 @@ impl Collection {
     }
 }
 
-/// The free pages that together make room for a request under its order, the largest stretches first;
-/// where they do not suffice, with up to `room` bytes of new memory. None if pages cannot help: their
-/// addresses do not, in what fits into one, and larger alignments are not theirs to give.
+/// The free pages that make room for a request under its order, behind the free memory at the end of the last slab.
+///
+/// Slabs that are free as a whole leave no hole, so that they go first, the smallest of them before larger ones. Of
+/// the other stretches the largest go first: fewer pieces suffice. Where all of them do not, up to `room` bytes of new
+/// memory go with them. None if pages cannot help: their addresses do not, in what fits into one, and larger
+/// alignments are not theirs to give.
 pub(crate) fn collect(
     heap: &Heap,
     need: &Need,
     order: &Order<'_>,
     room: u64,
+    tail: Tail,
 ) -> Option<Collection> {
-    let whole = in_pages(heap, need)?;
-    let least = heap.segments.page()?;
+    let whole = in_pages(heap, need, tail)?;
     let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
-    let slabs = heap.segments.slabs();
-    let slabs = slabs.filter(|entry| entry.free_bytes >= least);
-    let found =
-        slabs.flat_map(|entry| stretches(heap.segments.segments_from(entry.first), admitted));
-    let found = found.filter_map(|Stretch { first, range, .. }| {
-        let whole = heap.segments.whole_pages(range.base, range.end())?;
-        Some((whole.bytes, whole.base, first))
+    let found = heap.segments.slabs().flat_map(|entry| {
+        let own = stretches(heap.segments.segments_from(entry.first), admitted);
+        let own = own.filter(|own| tail.bytes == 0 || Some(own.range.end()) != tail.end);
+        own.map(|own| (own.range.bytes < entry.slab.bytes, own))
     });
-    let mut found: Vec<(u64, u64, SegmentId)> = found.collect();
-    found.sort_unstable_by(|a, b| b.cmp(a));
-    let (mut pieces, mut lacking) = (Vec::new(), whole);
-    for (bytes, base, head) in found {
-        if lacking == 0 {
+    let found = found.filter_map(|(leaves_hole, Stretch { first, range, .. })| {
+        let whole = heap.segments.whole_pages(range.base, range.end())?;
+        let rank = match leaves_hole {
+            true => u64::MAX - whole.bytes,
+            false => whole.bytes,
+        };
+        Some(((leaves_hole, rank), (whole.base, whole.bytes, first)))
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort_unstable();
+    let found = found.into_iter().map(|(_, own)| own);
+    as_many_as_suffice(heap, found, whole, room)
+}
+
+/// The pages of these stretches, each with its address, its bytes and a segment that begins no later, up to `whole`
+/// bytes of them and of up to `room` new ones.
+fn as_many_as_suffice(
+    heap: &Heap,
+    found: impl Iterator<Item = (u64, u64, SegmentId)>,
+    whole: u64,
+    room: u64,
+) -> Option<Collection> {
+    let (mut pieces, mut fresh) = (Vec::new(), whole);
+    for (base, bytes, head) in found {
+        if fresh == 0 {
             break;
         }
-        // As many pages as suffice.
-        let end = heap.segments.page_ceil(base + bytes.min(lacking));
-        let slab = Slab {
-            base,
-            bytes: end - base,
-        };
-        lacking = lacking.saturating_sub(slab.bytes);
-        pieces.push((place_at(heap, head, base).first, slab));
+        let end = heap.segments.page_ceil(base + bytes.min(fresh));
+        let bytes = end - base;
+        fresh = fresh.saturating_sub(bytes);
+        pieces.push((place_at(heap, head, base).first, Slab { base, bytes }));
     }
-    let useful = !pieces.is_empty() && lacking <= room;
-    useful.then_some(Collection {
-        pieces: adjacent_as_one(pieces),
-        fresh: lacking,
-    })
+    let useful = !pieces.is_empty() && fresh <= room;
+    let pieces = adjacent_as_one(pieces);
+    useful.then_some(Collection { pieces, fresh })
 }
 
 /// Neighbours become one piece: their order in the new slab is of no importance.
@@ -120,7 +138,7 @@ pub(crate) fn collect_pending(
     order: &Order<'_>,
     room: u64,
 ) -> Option<Collection> {
-    let whole = in_pages(heap, need)?;
+    let whole = in_pages(heap, need, Tail::default())?;
     let mut free = Vec::new();
     for entry in heap.segments.slabs() {
         for slab in heap.segments.pages_in(entry.slab) {
@@ -131,30 +149,22 @@ pub(crate) fn collect_pending(
             };
             let place = place_at(heap, entry.first, slab.base);
             if let Some((streams, outstanding, _)) = search::cost(heap, place, &page, order) {
-                free.push((streams, outstanding, slab.base, slab.bytes, place.first));
+                let own = (slab.base, slab.bytes, place.first);
+                free.push(((streams, outstanding), own));
             }
         }
     }
     free.sort_unstable();
-    let (mut pieces, mut lacking) = (Vec::new(), whole);
-    for (.., base, bytes, first) in free {
-        if lacking == 0 {
-            break;
-        }
-        lacking = lacking.saturating_sub(bytes);
-        pieces.push((first, Slab { base, bytes }));
-    }
-    let pieces = adjacent_as_one(pieces);
-    let useful = !pieces.is_empty() && lacking <= room;
-    let fresh = lacking;
-    useful.then_some(Collection { pieces, fresh })
+    let free = free.into_iter().map(|(_, own)| own);
+    as_many_as_suffice(heap, free, whole, room)
 }
 
-/// The request in whole pages, where collecting them can help.
-fn in_pages(heap: &Heap, need: &Need) -> Option<u64> {
+/// What a request lacks beside the tail in whole pages, where collecting them can help.
+fn in_pages(heap: &Heap, need: &Need, tail: Tail) -> Option<u64> {
     let page = heap.segments.page()?;
-    let whole = need.bytes.checked_next_multiple_of(page)?;
-    (need.bytes > page && need.align <= page).then_some(whole)
+    let lacking = need.bytes.saturating_sub(tail.bytes);
+    let useful = need.bytes > page && need.align <= page;
+    lacking.checked_next_multiple_of(page).filter(|_| useful)
 }
 
 /// Which free memory would have served, and what the order lacks for it: the least. Pages must suit `of_pages`.

@@ -21,7 +21,6 @@
 //! end stays free. A request of 2 MiB then needs 1 MiB more: one page is mapped behind the others, all three
 //! are one slab, and the block begins in the second page.
 
-use crate::pool::heap::Heap;
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
 use crate::pool::provider::{ProviderError, Slab};
@@ -69,26 +68,8 @@ impl Growth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub bytes: u64,
-    pub end: u64,
-}
-
-/// The free memory at the end of the last slab, as far as a request's order admits it.
-pub(crate) fn tail(heap: &Heap, need: &Need, order: &Order<'_>) -> Tail {
-    let Some(entry) = heap.segments.slabs().next_back() else {
-        return Tail::default();
-    };
-    let (end, mut from) = (entry.slab.end(), entry.slab.end());
-    let mut last = heap.segments.last_seg(entry);
-    while last != NIL {
-        let seg = heap.segments.seg(last);
-        if !seg.death().is_some_and(|death| order.admits(death)) {
-            break;
-        }
-        (from, last) = (seg.addr, seg.prev);
-    }
-    let start = from.checked_next_multiple_of(need.align).unwrap_or(end);
-    let bytes = end.saturating_sub(start);
-    Tail { bytes, end }
+    /// None without one.
+    pub end: Option<u64>,
 }
 
 /// The least that holds the request wherever a slab starts.
@@ -136,7 +117,7 @@ pub(crate) fn growth(
     let of = |bytes| Growth {
         bytes,
         page: unit,
-        after: (tail.end > 0).then_some(tail.end),
+        after: tail.end,
     };
     let least = match floor.checked_next_multiple_of(unit) {
         Some(least) if least <= room => least,
@@ -195,13 +176,33 @@ impl State {
         order: &Order<'_>,
         attempt: &Attempt<'_>,
     ) -> Result<Growth, u64> {
-        let tail = match self.limits.paged && !attempt.grows_separately {
-            true => tail(&self.heap, need, order),
-            false => Tail::default(),
-        };
+        let tail = self.tail(need, order, attempt);
         let committed = self.stats.figures.reserved + self.growing;
         let how = (attempt.tight, attempt.padded);
         growth(need, &self.config, self.limits, tail, committed, how)
+    }
+
+    /// The free memory at the end of the last slab as far as the order admits it, where new memory or remapped pages
+    /// can continue that.
+    pub(super) fn tail(&self, need: &Need, order: &Order<'_>, attempt: &Attempt<'_>) -> Tail {
+        let segments = &self.heap.segments;
+        let continues = self.limits.paged && !attempt.grows_separately;
+        let Some(entry) = segments.slabs().next_back().filter(|_| continues) else {
+            return Tail::default();
+        };
+        let (end, mut from) = (entry.slab.end(), entry.slab.end());
+        let mut last = segments.last_seg(entry);
+        while last != NIL {
+            let seg = segments.seg(last);
+            if !seg.death().is_some_and(|death| order.admits(death)) {
+                break;
+            }
+            (from, last) = (seg.addr, seg.prev);
+        }
+        let start = from.checked_next_multiple_of(need.align).unwrap_or(end);
+        let bytes = end.saturating_sub(start);
+        let end = Some(end);
+        Tail { bytes, end }
     }
 
     /// Takes in the provider's answer to [`Step::Grow`](crate::pool::policy::Step::Grow). Returns a slab that
@@ -218,7 +219,7 @@ impl State {
             Ok(slab) if self.accept(asked, slab) => {
                 attempt.grew = true;
                 // Other addresses were not to be had there.
-                attempt.grew_elsewhere |= asked.after.is_some_and(|after| after != slab.base);
+                attempt.lies_elsewhere |= asked.after.is_some_and(|after| after != slab.base);
                 return None;
             }
             Ok(slab) => (ProviderError::OutOfMemory, Some(slab)),

@@ -67,10 +67,6 @@ pub enum Compaction {
 pub struct Options {
     /// `UR_POOL_COMPACTION`: `never`, `pressure`, `always`.
     pub compaction: Compaction,
-    /// `UR_POOL_MIXED_COMPACTION`: pages that are remapped under pressure may have new memory beside them although
-    /// several streams have live blocks. A growth for all of the request serves those longer, and their programs took up
-    /// to a third longer with it.
-    pub mixed_compaction: bool,
     /// `UR_POOL_SLACK_SHARE`: growth that exceeds the peak in use by more than this share of the peak is
     /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
@@ -113,7 +109,6 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             compaction: Compaction::default(),
-            mixed_compaction: false,
             slack_share: 32,
             growth_share: 32,
             page_share: 16,

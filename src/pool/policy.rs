@@ -220,22 +220,19 @@ impl State {
                 decision.missing = compaction::lack(&self.heap, need, orders, options);
             });
         }
-        if std::mem::take(&mut attempt.grew) {
-            // It grew and still nothing fits: the slab is misaligned, unless it lies elsewhere than was
-            // asked, which is so once.
-            if std::mem::take(&mut attempt.grew_elsewhere) {
-                attempt.grows_separately = true;
-            } else if std::mem::replace(&mut attempt.padded, true) {
-                attempt.refused = Some(ProviderError::OutOfMemory);
-            }
+        let grew = std::mem::take(&mut attempt.grew);
+        if std::mem::take(&mut attempt.lies_elsewhere) {
+            attempt.grows_separately = true;
+        } else if grew && std::mem::replace(&mut attempt.padded, true) {
+            // It grew twice and still nothing fits: slabs are misaligned.
+            attempt.refused = Some(ProviderError::OutOfMemory);
         }
     }
 
     fn waits(&self, request: &Request<'_>) -> WaitPolicy {
-        if request.may_wait {
-            self.config.waits
-        } else {
-            WaitPolicy::Never
+        match request.may_wait {
+            true => self.config.waits,
+            false => WaitPolicy::Never,
         }
     }
 
@@ -261,19 +258,16 @@ impl State {
         if !better(&self.pressure, 0) {
             return None;
         }
-        let apart = options.compaction == Compaction::Pressure && !options.mixed_compaction;
-        let suffices = apart && self.table.is_shared();
-        let room = match (always, grows) {
+        let room = match always && !self.limits.maps_once {
             // Pages that have to be waited for come before new memory.
-            (true, _) if !self.limits.maps_once => 0,
-            // A growth for all of the request serves several streams longer than what little the pages lack.
-            (false, Some(_)) if suffices => 0,
-            _ => budget,
+            true => 0,
+            false => budget,
         };
         let order = self.order_of_pages(&request.order);
-        let found = compaction::collect(&self.heap, need, order, room)?;
+        let tail = self.tail(need, order, attempt);
+        let found = compaction::collect(&self.heap, need, order, room, tail)?;
         let pages = found.pages(&self.heap);
-        better(&self.pressure, pages).then(|| self.remap(&found, pages, true))
+        better(&self.pressure, pages).then(|| self.remap(&found, pages, tail.end, true))
     }
 
     /// As [`State::compact`], where that is the policy, with pages that have to be waited for.
@@ -292,7 +286,7 @@ impl State {
         let room = room.filter(|_| self.waits(request) == policy)?;
         let found = compaction::collect_pending(&self.heap, need, &request.order, room)?;
         let pages = found.pages(&self.heap);
-        Some(self.remap(&found, pages, false))
+        Some(self.remap(&found, pages, None, false))
     }
 
     /// What pages must have been used before, to be remapped for a request of this order.
@@ -320,13 +314,13 @@ impl State {
         (!never && !attempt.cannot_remap && self.heap.free_bytes() > 0).then_some(room)
     }
 
-    fn remap(&mut self, found: &Collection, pages: u64, ready: bool) -> Step {
+    fn remap(&mut self, found: &Collection, pages: u64, after: Option<u64>, ready: bool) -> Step {
         let pieces = self.heap.detach_all(&found.pieces);
         self.growing += found.fresh;
         let fresh = Growth {
             bytes: found.fresh,
             page: self.page_for(found.fresh),
-            after: None,
+            after,
         };
         let remap = Remap {
             pieces,
@@ -370,6 +364,8 @@ impl State {
             self.stats.reserve(fresh);
             attempt.grew = remap.ready;
         }
+        let after = remap.fresh.after;
+        attempt.lies_elsewhere |= after.is_some_and(|after| after != slab.base);
         self.stats.counters.compactions += 1;
         self.stats.counters.compacted_bytes += moved;
         self.pressure.record_compaction(remap.pages);

@@ -61,20 +61,23 @@ pub trait SlabProvider: Send + Sync {
         None
     }
 
-    /// Gives new memory in pages of `page` bytes, a multiple of the least page; the last one is smaller where `bytes`
-    /// require that. From the address `after` on, if that can be had.
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+    /// Gives one slab with the memory of `pieces`, in their order, and behind it `fresh` bytes of new memory. Those come
+    /// in pages of `page` bytes, a multiple of the least page; the last one is smaller where `fresh` requires that. The
+    /// slab begins at the address `after`, if that can be had. There are pieces only where there are pages.
+    ///
+    /// The pieces' addresses stay mapped until [`SlabProvider::retire`]: work that was submitted may use them. Where
+    /// pages are [mapped once](SlabProvider::maps_once) they lead nowhere from now on, and are not retired. On failure
+    /// nothing has changed.
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
+        debug_assert!(pieces.is_empty(), "pages of a provider without any");
         let _ = (page, after);
-        self.acquire(bytes)
-    }
-
-    /// Gives one slab with the memory of `pieces`, in their order, and behind it `fresh` bytes of new memory in pages
-    /// as [`SlabProvider::grow`] makes them. The pieces' addresses stay mapped until [`SlabProvider::retire`]: work
-    /// that was submitted may use them. Where pages are [mapped once](SlabProvider::maps_once) they lead nowhere from
-    /// now on, and are not retired. On failure nothing has changed.
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        let _ = (pieces, fresh, page);
-        Err(ProviderError::OutOfMemory)
+        self.acquire(fresh)
     }
 
     /// Whether the addresses of remapped memory stay mapped at next to no cost. Then they are retired late, for

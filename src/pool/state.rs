@@ -47,9 +47,9 @@ pub(crate) struct Attempt<'a> {
     pub padded: bool,
     /// This request made the pool grow.
     pub grew: bool,
-    /// New memory lies elsewhere than behind the pool's last slab.
-    pub grew_elsewhere: bool,
-    /// Growth does not count on the memory at the end of the pool's last slab any more.
+    /// New memory, or remapped pages, lie elsewhere than behind the pool's last slab.
+    pub lies_elsewhere: bool,
+    /// Neither counts on the free memory at the end of the pool's last slab any more.
     pub grows_separately: bool,
     /// The provider's last word; no more growth until something is given back to it.
     pub refused: Option<ProviderError>,

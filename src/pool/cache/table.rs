@@ -191,15 +191,6 @@ impl CacheTable {
         self.owners.len()
     }
 
-    /// Whether several streams have live blocks.
-    pub fn is_shared(&self) -> bool {
-        let has_live = |own: &&Owner| {
-            let inner = own.cache.lock();
-            inner.cache(self.key).is_some_and(|own| own.live > 0)
-        };
-        self.owners.values().filter(has_live).nth(1).is_some()
-    }
-
     /// Reports that a lane makes a request that its cache did not serve.
     pub fn record_miss(&mut self, lane: &Lane) {
         if let Some(own) = self.owners.get_mut(&lane.id()) {

@@ -348,25 +348,23 @@ impl SlabProvider for FakeProvider {
         self.maps_once
     }
 
-    fn grow(&self, bytes: u64, of: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        of: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
         let Some(page) = self.page else {
-            return self.acquire(bytes);
+            return self.acquire(fresh);
         };
         let mut ledger = self.ledger();
-        ledger.ask(bytes, self.page)?;
-        if !bytes.is_multiple_of(page) || !of.is_multiple_of(page) {
+        ledger.ask(fresh, self.page)?;
+        if !fresh.is_multiple_of(page) || !of.is_multiple_of(page) {
             ledger
                 .wrong
-                .push(format!("{bytes} bytes in pages of {of} are no whole pages"));
+                .push(format!("{fresh} bytes in pages of {of} are no whole pages"));
         }
-        let numbers = ledger.number(bytes / page);
-        ledger.map(&numbers, page, &sizes(bytes, of), after)
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, of: u64) -> Result<Slab, ProviderError> {
-        let page = self.page.ok_or(ProviderError::OutOfMemory)?;
-        let mut ledger = self.ledger();
-        ledger.ask(fresh, self.page)?;
         let (mut numbers, mut all) = (Vec::new(), Vec::new());
         for piece in pieces {
             let (left, mut sizes) = ledger.leave(*piece, page);
@@ -380,7 +378,7 @@ impl SlabProvider for FakeProvider {
         let new = ledger.number(fresh / page);
         numbers.extend(new);
         all.append(&mut sizes(fresh, of));
-        ledger.map(&numbers, page, &all, None)
+        ledger.map(&numbers, page, &all, after)
     }
 
     fn retire(&self, piece: Slab) {
@@ -414,12 +412,14 @@ impl<S: SlabProvider + ?Sized> SlabProvider for Arc<S> {
         (**self).largest_page()
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
-        (**self).grow(bytes, page, after)
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        (**self).compact(pieces, fresh, page)
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
+        (**self).map(pieces, fresh, page, after)
     }
 
     fn leaves_mapped(&self) -> bool {

@@ -101,17 +101,16 @@ impl<D: Driver> SlabProvider for SlabSource<D> {
         Some(self.paged.as_ref()?.largest_page()? as u64)
     }
 
-    fn grow(&self, bytes: u64, page: u64, after: Option<u64>) -> Result<Slab, ProviderError> {
+    fn map(
+        &self,
+        pieces: &[Slab],
+        fresh: u64,
+        page: u64,
+        after: Option<u64>,
+    ) -> Result<Slab, ProviderError> {
         match &self.paged {
-            Some(paged) => self.pages(paged, &[], (bytes, page), after),
-            None => self.acquire(bytes),
-        }
-    }
-
-    fn compact(&self, pieces: &[Slab], fresh: u64, page: u64) -> Result<Slab, ProviderError> {
-        match &self.paged {
-            Some(paged) => self.pages(paged, pieces, (fresh, page), None),
-            None => Err(ProviderError::OutOfMemory),
+            Some(paged) => self.pages(paged, pieces, (fresh, page), after),
+            None => self.acquire(fresh),
         }
     }
 
