@@ -140,7 +140,8 @@ fn a_failed_compaction_leaves_blocks_and_dependencies() {
     for block in [blocks[0], blocks[2]] {
         assert_eq!(pool.release(block.addr, lane.tip()), Some(block));
     }
-    provider.fail_at(0, ProviderError::OutOfMemory);
+    // Neither behind the pool's last slab nor elsewhere.
+    provider.fail_calls(0..2, ProviderError::OutOfMemory);
     let grown = on(&lane, 512).expect("there is room to grow").block();
     assert_eq!(
         (pool.counters().compactions, pool.figures().reserved),

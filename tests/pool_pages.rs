@@ -208,6 +208,22 @@ fn compaction_runs_only_under_pressure() {
     );
 }
 
+/// The pages that are remapped lie behind what is free at the pool's end.
+#[test]
+fn remapped_pages_continue_what_is_free_at_the_end() {
+    let (provider, pool) = make_with(None, PAGE, Compaction::Always);
+    let [first, _, last] = [2, 1, 3].map(|pages| alloc(&pool, pages * PAGE).expect("no limit"));
+    for block in [first, last] {
+        pool.release(block.addr, Frontier::new())
+            .expect("it is live");
+    }
+    let block = alloc(&pool, 5 * PAGE).expect("no limit");
+    assert_eq!(block.addr, last.addr);
+    assert_eq!(pool.counters().compacted_bytes, 2 * PAGE);
+    assert_eq!(pool.figures().reserved, 6 * PAGE);
+    assert_eq!(provider.wrong(), [""; 0]);
+}
+
 /// Pages that move leave holes where they were. Where free slabs move first, and behind what is free already, a pool
 /// whose requests stay alike holds little more for it.
 #[test]

@@ -147,11 +147,14 @@ impl<S: SlabProvider> Pool<S> {
     }
 
     /// Asks the provider; if it refuses, once more without the address aliases that are kept for replay: it may
-    /// be short of what maps them, too.
+    /// be short of what maps them, too. Pieces that cannot be where they are wanted may be elsewhere.
     fn map(&self, pieces: &[Slab], fresh: Growth) -> Result<Slab, ProviderError> {
         let Growth { bytes, page, after } = fresh;
         let ask = || self.provider.map(pieces, bytes, page, after);
         ask().or_else(|error| {
+            if after.is_some() && !pieces.is_empty() {
+                return Err(error);
+            }
             let aliases = self.state.lock().drop_kept_aliases();
             aliases.iter().for_each(|old| self.provider.retire(*old));
             match aliases.is_empty() {

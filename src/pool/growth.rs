@@ -218,8 +218,7 @@ impl State {
         let (error, unfit) = match answer {
             Ok(slab) if self.accept(asked, slab) => {
                 attempt.grew = true;
-                // Other addresses were not to be had there.
-                attempt.lies_elsewhere |= asked.after.is_some_and(|after| after != slab.base);
+                attempt.continues = asked.after.is_some();
                 return None;
             }
             Ok(slab) => (ProviderError::OutOfMemory, Some(slab)),

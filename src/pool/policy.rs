@@ -221,7 +221,8 @@ impl State {
             });
         }
         let grew = std::mem::take(&mut attempt.grew);
-        if std::mem::take(&mut attempt.lies_elsewhere) {
+        if std::mem::take(&mut attempt.continues) {
+            // The slab lies elsewhere than was asked, or another thread took the memory before it.
             attempt.grows_separately = true;
         } else if grew && std::mem::replace(&mut attempt.padded, true) {
             // It grew twice and still nothing fits: slabs are misaligned.
@@ -350,6 +351,8 @@ impl State {
         self.moving -= moved;
         let unit = self.config.min_align;
         let slab = answer.map_err(|error| match fresh {
+            // They may be elsewhere.
+            _ if remap.fresh.after.is_some() => attempt.grows_separately = true,
             0 => attempt.cannot_remap = true,
             _ => attempt.refused = Some(error),
         });
@@ -364,8 +367,7 @@ impl State {
             self.stats.reserve(fresh);
             attempt.grew = remap.ready;
         }
-        let after = remap.fresh.after;
-        attempt.lies_elsewhere |= after.is_some_and(|after| after != slab.base);
+        attempt.continues = remap.fresh.after.is_some();
         self.stats.counters.compactions += 1;
         self.stats.counters.compacted_bytes += moved;
         self.pressure.record_compaction(remap.pages);

@@ -62,8 +62,9 @@ pub trait SlabProvider: Send + Sync {
     }
 
     /// Gives one slab with the memory of `pieces`, in their order, and behind it `fresh` bytes of new memory. Those come
-    /// in pages of `page` bytes, a multiple of the least page; the last one is smaller where `fresh` requires that. The
-    /// slab begins at the address `after`, if that can be had. There are pieces only where there are pages.
+    /// in pages of `page` bytes, a multiple of the least page; the last one is smaller where `fresh` requires that. New
+    /// memory begins at the address `after` if that can be had; pieces begin there, or the call fails. There are pieces
+    /// only where there are pages.
     ///
     /// The pieces' addresses stay mapped until [`SlabProvider::retire`]: work that was submitted may use them. Where
     /// pages are [mapped once](SlabProvider::maps_once) they lead nowhere from now on, and are not retired. On failure

@@ -47,9 +47,9 @@ pub(crate) struct Attempt<'a> {
     pub padded: bool,
     /// This request made the pool grow.
     pub grew: bool,
-    /// New memory, or remapped pages, lie elsewhere than behind the pool's last slab.
-    pub lies_elsewhere: bool,
-    /// Neither counts on the free memory at the end of the pool's last slab any more.
+    /// What came last was to continue the pool's last slab.
+    pub continues: bool,
+    /// Neither growth nor remapped pages count on the free memory at the end of the pool's last slab any more.
     pub grows_separately: bool,
     /// The provider's last word; no more growth until something is given back to it.
     pub refused: Option<ProviderError>,

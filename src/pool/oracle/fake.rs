@@ -4,6 +4,7 @@
 
 use crate::pool::{ProviderError, Slab, SlabProvider};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
@@ -11,7 +12,7 @@ struct Ledger {
     next: u64,
     out: BTreeMap<u64, u64>,
     calls: u64,
-    fault: Option<(u64, ProviderError)>,
+    fault: Option<(Range<u64>, ProviderError)>,
     /// Bytes it has in all.
     capacity: Option<u64>,
     wrong: Vec<String>,
@@ -104,8 +105,14 @@ impl FakeProvider {
 
     /// The `nth` acquisition from now, counted from 0, fails.
     pub fn fail_at(&self, nth: u64, error: ProviderError) {
+        self.fail_calls(nth..nth + 1, error);
+    }
+
+    /// Fails the calls of these numbers from now on.
+    pub fn fail_calls(&self, calls: Range<u64>, error: ProviderError) {
         let mut ledger = self.ledger();
-        ledger.fault = Some((ledger.calls + nth, error));
+        let now = ledger.calls;
+        ledger.fault = Some((calls.start + now..calls.end + now, error));
     }
 
     /// All memory there is, in bytes.
@@ -202,8 +209,10 @@ impl Ledger {
     fn ask(&mut self, bytes: u64, page: Option<u64>) -> Result<(), ProviderError> {
         let call = self.calls;
         self.calls += 1;
-        if let Some((_, error)) = self.fault.filter(|(nth, _)| *nth == call) {
-            return Err(error);
+        if let Some((calls, error)) = &self.fault
+            && calls.contains(&call)
+        {
+            return Err(*error);
         }
         let out = self.out.values().sum::<u64>() + self.pages.len() as u64 * page.unwrap_or(0);
         let room = self.capacity.unwrap_or(1 << 60).saturating_sub(out);
@@ -359,6 +368,9 @@ impl SlabProvider for FakeProvider {
             return self.acquire(fresh);
         };
         let mut ledger = self.ledger();
+        if !pieces.is_empty() && after.is_some_and(|after| after != ledger.next) {
+            return Err(ProviderError::OutOfMemory);
+        }
         ledger.ask(fresh, self.page)?;
         if !fresh.is_multiple_of(page) || !of.is_multiple_of(page) {
             ledger

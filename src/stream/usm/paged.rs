@@ -87,8 +87,8 @@ impl<D: Driver> Paged<D> {
     }
 
     /// The memory of `pieces` and behind it so many new bytes, in pages of such a size, the last one smaller;
-    /// from `after` on if those addresses are free. `window` learns of each range of addresses that is
-    /// reserved for it.
+    /// from `after` on if those addresses are free. Pieces go there or the call fails. `window` learns of each range of
+    /// addresses that is reserved for it.
     pub fn map(
         &self,
         pieces: &[Slab],
@@ -143,7 +143,13 @@ impl<D: Driver> Paged<D> {
         after: Option<u64>,
         window: &dyn Fn(Slab),
     ) -> Result<Slab> {
-        let base = self.addresses(bytes, after, window)?;
+        let base = match after.filter(|_| !pieces.is_empty()) {
+            Some(after) => {
+                let taken = self.space.lock().take_at(after, bytes);
+                taken.ok_or(NO_ADDRESSES)?
+            }
+            None => self.addresses(bytes, after, window)?,
+        };
         let slab = Slab { base, bytes };
         let mut space = self.space.lock();
         let of = |piece: &Slab| space.present.range(piece.base..piece.end());
