@@ -68,7 +68,7 @@ impl Growth {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tail {
     pub bytes: u64,
-    /// None without one.
+    /// Where that slab ends; none without one.
     pub end: Option<u64>,
 }
 

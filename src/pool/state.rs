@@ -47,7 +47,7 @@ pub(crate) struct Attempt<'a> {
     pub padded: bool,
     /// This request made the pool grow.
     pub grew: bool,
-    /// What came last was to continue the pool's last slab.
+    /// The last growth or move counted on the free memory at the end of the pool's last slab.
     pub continues: bool,
     /// Neither growth nor remapped pages count on the free memory at the end of the pool's last slab any more.
     pub grows_separately: bool,
