@@ -1,7 +1,7 @@
 //! `cargo xtask bench pool --ablation`: the pool's mechanisms, each turned off in turn, on native_cpu.
 //!
 //! The programs are recorded ones, which repeat, and synthetic ones, which never do. A synthetic program
-//! draws sizes and lifetimes from a recorded one and runs on 1, 4 or 8 queues. `adapters/cuda/bench/peers.cu`
+//! draws sizes and lifetimes from a recorded one and runs on 1, 4 or 8 queues, or is a steady mix of sizes. `adapters/cuda/bench/peers.cu`
 //! runs the same files on a GPU, where the slack rule and the sizes of pages and of growth act too. They change
 //! nothing on native_cpu, since its pages have no price and old addresses do not stay. `UR_POOL_EXTENT_CACHE` has no
 //! row: only copies and fills use that cache, and the times here are of allocations and frees. `bench submit` has it.
@@ -22,6 +22,9 @@ const ALLOCATIONS: u64 = 4000;
 /// Bytes that the fill behind each operation writes while memory is measured.
 const WORK: &str = "4096";
 const QUEUES: [u64; 3] = [1, 4, 8];
+/// The largest blocks of steady mixes, of 144 such units that are live, and operations of an iteration.
+const STEADY: [u64; 5] = [6, 12, 24, 48, 96];
+const STEADY_OPERATIONS: u64 = 3000;
 /// The rows: each with the mechanism that it turns off.
 const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("default", &[]),
@@ -139,6 +142,19 @@ fn programs(traces: &Path, folder: &Path) -> Result<Vec<Program>> {
             let iterations = (0..ITERATIONS).map(iteration).collect::<Result<_>>()?;
             programs.push(Program { name, iterations });
         }
+    }
+    for largest in STEADY {
+        let name = format!("steady-{largest}");
+        let iteration = |seed| -> Result<PathBuf> {
+            let path = folder.join(format!("{name}-{seed}.trace"));
+            fs::write(
+                &path,
+                super::synthetic::steady(largest, seed, STEADY_OPERATIONS)?,
+            )?;
+            Ok(path)
+        };
+        let iterations = (0..ITERATIONS).map(iteration).collect::<Result<_>>()?;
+        programs.push(Program { name, iterations });
     }
     Ok(programs)
 }

@@ -83,6 +83,33 @@ pub(super) fn drawn(recorded: &str, queues: u64, seed: u64, allocations: u64) ->
     Ok(text)
 }
 
+/// A program of `operations` operations on one queue, and the frees of what is left. It allocates while less than
+/// 1152 MiB are live, else frees a random block. Blocks have 1 to `largest` times 8 MiB.
+pub(super) fn steady(largest: u64, seed: u64, operations: u64) -> Result<String> {
+    const UNITS: u64 = 144;
+    const UNIT_BYTES: u64 = 8 << 20;
+    let mut random = Random(0x57ea + largest + (seed << 32));
+    let (mut text, mut live, mut used) = (String::new(), Vec::new(), 0);
+    let mut next = 0_u64;
+    for _ in 0..operations {
+        if used < UNITS {
+            let units = 1 + random.below(largest);
+            writeln!(text, "a {next} {} 0", units * UNIT_BYTES)?;
+            live.push((next, units));
+            used += units;
+            next += 1;
+        } else {
+            let (id, units) = live.swap_remove(random.below(live.len() as u64) as usize);
+            writeln!(text, "f {id} {} 0", units * UNIT_BYTES)?;
+            used -= units;
+        }
+    }
+    for (id, units) in live {
+        writeln!(text, "f {id} {} 0", units * UNIT_BYTES)?;
+    }
+    Ok(text)
+}
+
 /// One operation as a command of its queue.
 fn line(text: &mut String, op: char, id: u64, bytes: u64, queue: usize, after: &mut [u64]) {
     after[queue] += 1;
