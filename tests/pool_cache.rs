@@ -326,3 +326,138 @@ fn peaks_are_exact_when_threads_take_turns() {
     });
     assert_eq!(used(pool), (0, 256 * THREADS as u64));
 }
+
+/// A pool of pages whose only stream coalesces what dies there.
+fn coalescing() -> TestPool {
+    let options = Options {
+        coalescing: true,
+        replay: false,
+        growth_share: 0,
+        ..Options::default()
+    };
+    let config = Config {
+        min_align: 16,
+        options,
+        ..Config::default()
+    };
+    Pool::new(Arc::new(FakeProvider::paged(4096)), config)
+}
+
+#[test]
+fn what_dies_on_the_only_stream_is_coalesced_there() {
+    let (pool, q) = (coalescing(), Queue::new());
+    let [a, b, c, end] = [4096, 8192, 4096, 4096].map(|bytes| q.alloc(&pool, bytes));
+    q.free(&a);
+    q.free(&b);
+    // The pool is not asked for what fits.
+    let both = q.cache.alloc(pool.key(), 12_000).expect("two blocks");
+    assert_eq!((both.addr, both.bytes), (a.addr, 12_032));
+    q.free(&c);
+    q.free(&both);
+    let least = q.cache.alloc(pool.key(), 4000).expect("a part");
+    let rest = q.cache.alloc(pool.key(), 12_000).expect("the rest");
+    assert_eq!((least.addr, rest.addr), (a.addr, a.addr + 4000));
+    assert_eq!(used(&pool), (4000 + 12_032 + 4096, 20_480));
+    // The heap has other bounds than these blocks: b began within `rest`.
+    assert_eq!(pool.lookup(b.addr), Some(rest));
+    assert_eq!(pool.lookup(rest.addr + 11_999), Some(rest));
+    assert_eq!(
+        pool.lookup(rest.addr + 12_000),
+        None,
+        "beyond what was asked"
+    );
+    assert!(pool.release(b.addr, Frontier::new()).is_none(), "no block");
+    pool.audit().expect("sums and links");
+    let freed = pool.release(rest.addr, Frontier::new());
+    assert_eq!(freed, Some(rest), "freed elsewhere");
+    pool.audit().expect("sums and links");
+    q.free(&least);
+    q.free(&end);
+    let calls = pool.provider().calls();
+    let all = q.alloc(&pool, 20_480);
+    assert_eq!(all.addr, a.addr, "what was freed elsewhere joins the rest");
+    assert_eq!(pool.provider().calls(), calls, "it grew");
+}
+
+#[test]
+fn a_request_is_cut_from_the_best_fit() {
+    let (pool, q) = (coalescing(), Queue::new());
+    let holes = [9000, 5000, 7000, 5000].map(|bytes| {
+        let hole = q.alloc(&pool, bytes);
+        q.alloc(&pool, 64);
+        hole
+    });
+    holes.iter().for_each(|hole| q.free(hole));
+    let alloc = |bytes| q.cache.alloc(pool.key(), bytes).expect("a hole").addr;
+    assert_eq!(alloc(6500), holes[2].addr);
+    // The lower one of two that fit alike.
+    assert_eq!(alloc(4900), holes[1].addr);
+    assert_eq!(alloc(4900), holes[3].addr);
+    assert_eq!(alloc(8000), holes[0].addr);
+    pool.audit().expect("sums and links");
+}
+
+/// Growth continues the end of the pool, so that holes serve first even if they fit less well.
+#[test]
+fn the_end_of_the_pool_is_the_last_fit_of_a_stream_that_coalesces() {
+    for coalescing in [true, false] {
+        let options = Options {
+            coalescing,
+            replay: false,
+            growth_share: 0,
+            growth_mib: 0,
+            ..Options::default()
+        };
+        let config = Config {
+            options,
+            ..Config::default()
+        };
+        let pool = Pool::new(Arc::new(FakeProvider::paged(2 << 20)), config);
+        let q = Queue::new();
+        let [hole, behind] = [2 << 20, 3 << 20].map(|bytes| q.alloc(&pool, bytes));
+        assert_eq!(
+            behind.addr,
+            hole.addr + (2 << 20),
+            "one slab of three pages"
+        );
+        q.free(&hole);
+        let end = behind.addr + (3 << 20);
+        let place = if coalescing { hole.addr } else { end };
+        assert_eq!(q.alloc(&pool, 1 << 20).addr, place, "{coalescing}");
+        // What fits nowhere else lies at the end, which grows by what is missing.
+        let large = q.alloc(&pool, 2 << 20);
+        assert_eq!(large.addr, if coalescing { end } else { hole.addr });
+    }
+}
+
+#[test]
+fn a_second_stream_ends_coalescing() {
+    let (pool, first, second) = (coalescing(), Queue::new(), Queue::new());
+    let [a, b] = [8192, 8192].map(|bytes| first.alloc(&pool, bytes));
+    first.free(&a);
+    first.free(&b);
+    let cut = first.cache.alloc(pool.key(), 12_000).expect("both blocks");
+    // What died on one stream serves the other only after a wait.
+    let other = second.alloc(&pool, 8192);
+    assert!(other.addr >= b.addr + b.bytes, "memory that is in use");
+    pool.audit().expect("sums and links");
+    first.free(&cut);
+    assert_eq!(pool.lookup(cut.addr), None);
+    let again = first.alloc(&pool, 16_384);
+    assert_eq!(again.addr, a.addr, "the pool coalesces for several streams");
+    pool.audit().expect("sums and links");
+    // It begins again once the second stream has done nothing for long.
+    second.free(&other);
+    first.free(&again);
+    for step in 0..3000 {
+        let block = first.alloc(&pool, 2048 + 64 * (step % 200));
+        first.free(&block);
+    }
+    let [a, b] = [8192, 8192].map(|bytes| first.alloc(&pool, bytes));
+    assert_eq!(b.addr, a.addr + a.bytes);
+    first.free(&a);
+    first.free(&b);
+    let both = first.cache.alloc(pool.key(), 16_384);
+    assert_eq!(both.map(|block| block.addr), Some(a.addr));
+    pool.audit().expect("sums and links");
+}

@@ -1,12 +1,10 @@
 //! How a pool grows: its queries before growth, and its use of memory that comes for one request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use ur::pool::oracle::FakeProvider;
 use ur::pool::*;
-use ur::timeline::{Frontier, Lane};
+use ur::timeline::Lane;
 
 const PAGE: u64 = 4096;
-const MIB: u64 = 1 << 20;
 
 /// Contiguous memory from a base on, with completion that must be queried.
 struct LinearSource {
@@ -117,43 +115,4 @@ fn unaligned_memory_is_not_used_whole() {
     let pool = pool(17 * PAGE);
     let (block, _) = alloc(&pool, Order::Sync, (2 * PAGE, 2 * PAGE));
     assert!(block.addr.is_multiple_of(2 * PAGE), "{:#x}", block.addr);
-}
-
-/// A hole serves before the end of the pool does, even if it fits less well: growth continues the end.
-#[test]
-fn the_end_of_the_pool_is_the_last_fit() {
-    for wilderness in [true, false] {
-        let options = Options {
-            wilderness,
-            growth_share: 0,
-            growth_mib: 0,
-            ..Options::default()
-        };
-        let config = Config {
-            options,
-            ..Config::default()
-        };
-        let pool = Pool::new(FakeProvider::mixed(2 * MIB, 2 * MIB), config);
-        let alloc = |bytes| {
-            let request = Request::new(bytes, Order::Sync);
-            pool.acquire(&request).expect("no limit").block()
-        };
-        let hole = alloc(2 * MIB);
-        let behind = alloc(3 * MIB);
-        assert_eq!(behind.addr, hole.addr + 2 * MIB, "one slab of three pages");
-        pool.release(hole.addr, Frontier::new())
-            .expect("it is live");
-        let end = behind.addr + 3 * MIB;
-        let place = if wilderness { hole.addr } else { end };
-        assert_eq!(alloc(MIB).addr, place, "wilderness: {wilderness}");
-        // What fits nowhere else lies at the end, which grows by what is missing.
-        assert_eq!(
-            alloc(2 * MIB).addr,
-            if wilderness { end } else { hole.addr }
-        );
-        assert_eq!(
-            pool.figures().reserved,
-            6 * MIB + 2 * MIB * u64::from(wilderness)
-        );
-    }
 }

@@ -126,6 +126,25 @@ fn programs_under_a_maximum() {
     println!("{seen:?}");
 }
 
+/// A stream that is alone in its pool coalesces what it frees; with the second one that ends.
+#[test]
+fn programs_of_streams_that_coalesce() {
+    let seen = all_legal(1 << 36, 60_000, 200, |seed, length| {
+        let mut script = Random::script(seed, length);
+        let setup = &mut script.setup;
+        setup.paged = true;
+        setup.granularity = [128, 256, 1024][seed as usize % 3];
+        // Bins are for a few of the least blocks.
+        setup.config.min_align = 16;
+        setup.config.options.coalescing = true;
+        setup.config.options.replay = false;
+        script
+    });
+    let enough = seen["kept by the lane"] > 500 * scale() as u64;
+    assert!(enough && seen["compacted"] > 0, "too seldom: {seen:?}");
+    println!("{seen:?}");
+}
+
 #[test]
 fn short_programs() {
     programs(0, 20_000, 25);

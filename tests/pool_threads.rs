@@ -184,23 +184,35 @@ fn work(
 
 #[test]
 fn threads_share_a_pool_without_sharing_memory() {
-    share(false, FakeProvider::new(4096));
+    share(false, FakeProvider::new(4096), Options::default());
 }
 
 #[test]
 fn threads_with_caches_share_a_pool_without_sharing_memory() {
-    share(true, FakeProvider::new(4096));
+    share(true, FakeProvider::new(4096), Options::default());
 }
 
 #[test]
 fn threads_share_pages_that_move() {
-    let gathers =
-        share(true, FakeProvider::paged(1024)) + share(false, FakeProvider::mixed(1024, 2048));
+    let usual = Options::default();
+    let gathers = share(true, FakeProvider::paged(1024), usual)
+        + share(false, FakeProvider::mixed(1024, 2048), usual);
     assert!(gathers > 0);
 }
 
+/// A thread coalesces until another one comes, which may be while it frees.
+#[test]
+fn threads_that_begin_to_coalesce_share_a_pool() {
+    let options = Options {
+        coalescing: true,
+        replay: false,
+        ..Options::default()
+    };
+    share(true, FakeProvider::paged(1024), options);
+}
+
 /// Runs the threads and returns the number of compactions.
-fn share(caches: bool, provider: FakeProvider) -> u64 {
+fn share(caches: bool, provider: FakeProvider, options: Options) -> u64 {
     let rounds = if std::env::var_os("UR_LONG").is_some() {
         500_000
     } else {
@@ -211,6 +223,7 @@ fn share(caches: bool, provider: FakeProvider) -> u64 {
         max_bytes: Some(MAX),
         chunk_bytes: 16384,
         release_threshold: MAX / 2,
+        options,
         ..Config::default()
     };
     let shared = SharedPool {

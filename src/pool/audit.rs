@@ -5,7 +5,7 @@
 use crate::pool::Pool;
 use crate::pool::heap::Heap;
 use crate::pool::heap::segments::{Holder, NIL, SegmentId, State};
-use crate::pool::provider::SlabProvider;
+use crate::pool::provider::{Slab, SlabProvider};
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,15 +148,22 @@ impl Heap {
         Ok(())
     }
 
-    /// The segments that stream caches hold: their addresses and the caches' lanes.
-    pub fn cached(&self) -> impl Iterator<Item = (SegmentId, u64, LaneId)> {
+    /// The segments that stream caches hold: their ranges and the caches' lanes.
+    pub fn cached(&self) -> impl Iterator<Item = (SegmentId, Slab, LaneId)> {
         let slabs = self.segments.slabs();
         let segs = slabs.flat_map(|entry| self.segments.segments_from(entry.first));
         segs.filter_map(|(id, seg)| match seg.state {
             State::Live {
                 holder: Holder::Cache(lane),
                 ..
-            } => Some((id, seg.addr, lane)),
+            } => Some((
+                id,
+                Slab {
+                    base: seg.addr,
+                    bytes: seg.bytes,
+                },
+                lane,
+            )),
             _ => None,
         })
     }

@@ -1,7 +1,9 @@
 //! Small models of threads that share a pool. Run as `timeline`'s head says.
 
 use crate::pool::oracle::FakeProvider;
-use crate::pool::{Acquired, Config, ExtentVersion, Order, Pool, PoolError, Request, StreamCache};
+use crate::pool::{
+    Acquired, Config, ExtentVersion, Options, Order, Pool, PoolError, Request, StreamCache,
+};
 use crate::timeline::sync::{AtomicU64, Ordering};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;
@@ -113,6 +115,40 @@ fn loom_a_pending_free_serves_with_a_wait_or_without() {
             Err(error) => panic!("{error}"),
         }
         let _ = raiser.join();
+    });
+}
+
+/// A stream that coalesces frees while a second one comes to the pool, which ends that.
+#[test]
+fn loom_a_second_stream_loses_no_extent() {
+    loom::model(|| {
+        let config = Config {
+            min_align: 64,
+            options: Options {
+                coalescing: true,
+                replay: false,
+                ..Options::default()
+            },
+            ..Config::default()
+        };
+        let pool = Pool::new(Arc::new(FakeProvider::paged(4096)), config);
+        let pool = Arc::new(pool);
+        let (mut first, second) = (Own::new(), Own::new());
+        first.lane.advance();
+        let large = first.alloc(&pool, 2048);
+        let other = {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || {
+                first.free(&pool, large);
+                first
+            })
+        };
+        let theirs = second.alloc(&pool, 2048);
+        assert_ne!(large, theirs, "memory that is in use");
+        let first = other.join().expect("it does not fail");
+        assert_eq!(pool.audit(), Ok(()));
+        assert_eq!(first.alloc(&pool, 2048), large);
+        assert_eq!(pool.figures().reserved, 4096);
     });
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | step | what serves | file |
 //! |---|---|---|
-//! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool | `cache` |
+//! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool. In a tight pool's only stream also a part of what was coalesced there | `cache`, `cache::extents` |
 //! | 2. replay | the address that the stream had for the same request in the iteration before | `replay`, `cache::table::replay` |
 //! | 3. policy | the best fit of the stream's own dead memory, of what its dependencies order, and of what has completed | `policy`, `heap::search` |
 //! | 4. compaction | free pages that are remapped into one range, under pressure | `compaction` |
@@ -120,7 +120,7 @@ impl<S: SlabProvider> Pool<S> {
             min_align,
             ..config
         };
-        let table = CacheTable::new(key, Arc::clone(&usage), &config);
+        let table = CacheTable::new(key, Arc::clone(&usage), &config, page.is_some());
         Self {
             provider,
             key,

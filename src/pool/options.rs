@@ -19,12 +19,20 @@ pub(crate) const ALIAS_RATIO: u64 = 8;
 pub(crate) const CACHE_BINS: usize = 64;
 pub(crate) const BIN_PROBES: usize = 4;
 
+/// Where a stream coalesces what dies there, blocks of at most so many of the pool's least ones wait in bins of their
+/// sizes as elsewhere. With larger ones in bins a GPT reserves more, with none a decoder does.
+pub(crate) const LARGEST_BIN_UNITS: u64 = 64;
+
 /// How many times too large a cached block may be that is taken out alone to be cut.
 pub(crate) const MAX_CUT_RATIO: u64 = 4;
 
 /// Streams that a pool remembers though they do nothing, and requests after which it looks for more of them:
 /// each that it remembers is looked at for each request that its cache does not serve.
 pub(crate) const MAX_IDLE_STREAMS: usize = 32;
+
+/// Misses without a request of another stream after which a stream coalesces again. To begin and to end it takes all
+/// that is cached back, and streams take turns within an iteration.
+pub(crate) const COALESCING_AFTER_MISSES: usize = 1024;
 
 /// Misses of an iteration for which a replay plan is made, and operations for each of them: with fewer
 /// misses a cache serves as well.
@@ -96,9 +104,10 @@ pub struct Options {
     /// The decoder of `tests/pool_model.rs` reserves 1.20 times what it needs with steps of up to 1 MiB, and 1.02 with
     /// steps of up to 64 KiB.
     pub rounding_kib: u64,
-    /// `UR_POOL_WILDERNESS`: free memory at the end of a pool, which growth continues, is the last fit. It saves memory
-    /// where a pool grows by what is needed.
-    pub wilderness: bool,
+    /// `UR_POOL_COALESCING`: a stream that is alone in its pool coalesces what dies there, and its requests are cut from
+    /// that (`cache/extents.rs`). Only without replay, where memory comes in pages. An extent that is taken back counts
+    /// as in use until all that was joined in it is complete.
+    pub coalescing: bool,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
     /// `UR_POOL_SHARED_REPLAY`: the same of several streams together.
@@ -117,7 +126,7 @@ impl Default for Options {
             looks: 128,
             small_kib: 1024,
             rounding_kib: 64,
-            wilderness: false,
+            coalescing: false,
             replay: true,
             shared_replay: true,
         }
@@ -126,16 +135,16 @@ impl Default for Options {
 
 impl Options {
     /// For a program that counts its memory and not the time of its first iteration, as one that trains for hours: a
-    /// pool grows by what is needed, and often. Its slack is 1/8: with 1/16 a decoder reserves 1800 MiB, else 1732.
-    /// Such a program frees in one step what the step before has made, so that nothing of it can be replayed: the trace
-    /// of its requests took 6 to 11 % of their instructions.
+    /// pool grows by what is needed, and often. Its slack is 1/8: with 1/32 a decoder reserves 1806 MiB, else 1758.
+    /// Such a program frees in one step what the step before has made, so that nothing of it can be replayed. Its stream
+    /// coalesces instead: an operation of a GPT takes 700 instructions rather than 2,360.
     /// `docs/src/guides/pytorch.md` has what each part saves, `integrations/pytorch/tests/recorded.rs` checks it.
     pub const fn tight(self) -> Self {
         Self {
             slack_share: 8,
             growth_share: 0,
-            growth_mib: 4,
-            wilderness: true,
+            growth_mib: 0,
+            coalescing: true,
             replay: false,
             shared_replay: false,
             ..self

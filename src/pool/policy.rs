@@ -170,7 +170,7 @@ impl State {
             table.record_miss(lane);
         }
         if let Some(own) = order.own_lane() {
-            if !small {
+            if !small || table.coalesces() {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);
                 table.recall(heap, enough, |lane| lane == own, |_, _| true);
             } else if !search::has_own(heap, need, order) {

@@ -60,7 +60,7 @@ pub(crate) struct Attempt<'a> {
 impl State {
     pub fn new(config: Config, limits: Limits, page: Option<u64>, table: CacheTable) -> Self {
         Self {
-            heap: Heap::new(page, config.options.wilderness),
+            heap: Heap::new(page),
             stats: Stats::default(),
             table,
             config: Config {

@@ -262,7 +262,7 @@ proptest! {
         page in prop_oneof![Just(None), Just(Some(4 * UNIT))],
     ) {
         let mut bench = Bench {
-            heap: Heap::new(page, true),
+            heap: Heap::new(page),
             clocks: (0..LANES).map(|_| Clock::new()).collect(),
             live: BTreeMap::new(),
             next: 1 << 20,
@@ -302,7 +302,7 @@ proptest! {
         let parts = parts.into_iter().map(|(units, lane)| (units * UNIT, death(lane).unwrap_or_default()));
         let parts: Vec<_> = parts.collect();
         let all = Slab { base: 1 << 20, bytes: 32 * page };
-        let mut heap = Heap::new(Some(page), true);
+        let mut heap = Heap::new(Some(page));
         prop_assert!(heap.add_slab(all, &[(all.bytes, page)], UNIT, &parts));
         let head = heap.segments.slabs().next().expect("it was added").first;
         let pages = (0..32).filter(|at| chosen >> at & 1 == 1);

@@ -113,10 +113,10 @@ fn no_more_is_reserved_than_by_expandable_segments() {
         println!("{name}: {held} MiB, expandable segments {most}");
         assert!(held <= most, "{name}: {held} MiB, not {most}");
     }
-    // The GPT needs each of these.
-    let (name, most) = PROGRAMS[0];
+    // The decoder needs each of these.
+    let (name, most) = PROGRAMS[2];
     let ahead = [("UR_POOL_GROWTH_SHARE", "32"), ("UR_POOL_GROWTH_MIB", "16")];
-    for variables in [&ahead[..], &[("UR_POOL_WILDERNESS", "0")]] {
+    for variables in [&ahead[..], &[("UR_POOL_COALESCING", "0")]] {
         let held = peak(test, name, variables);
         assert!(held > most, "{name}: {held} MiB with {variables:?}");
     }

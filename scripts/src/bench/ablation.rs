@@ -34,8 +34,8 @@ const ROWS: &[(&str, &[(&str, &str)])] = &[
     ("compaction: never", &[("UR_POOL_COMPACTION", "never")]),
     ("growth by what is needed", &[("UR_POOL_GROWTH_SHARE", "0")]),
     (
-        "the end of the pool is the last fit",
-        &[("UR_POOL_WILDERNESS", "1")],
+        "coalescing in the place of replay",
+        &[("UR_POOL_REPLAY", "0"), ("UR_POOL_COALESCING", "1")],
     ),
     ("small requests empty caches", &[("UR_POOL_SMALL_KIB", "0")]),
     ("sizes in least steps", &[("UR_POOL_ROUNDING_KIB", "0")]),

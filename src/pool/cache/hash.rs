@@ -58,6 +58,15 @@ impl AddressMap {
         self.used += 1;
     }
 
+    /// Gives an address that is in the table another value.
+    pub fn set(&mut self, addr: u64, value: u32) {
+        let mut at = self.home(addr);
+        while self.slot(at).0 != addr {
+            at = self.after(at);
+        }
+        self.slot_mut(at).1 = value;
+    }
+
     pub fn remove(&mut self, addr: u64) -> Option<u32> {
         let value = self.get(addr)?;
         let mut at = self.home(addr);

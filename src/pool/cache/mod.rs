@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | live | live | an entry | [`StreamCache::free`]; a free elsewhere, through the pool |
 //! | cached | live | an entry, in the bin of its size | [`StreamCache::alloc`]; the pool's recall |
+//! | part of an extent | live, between other bounds | the extent's entry, in the list of its class | the same |
 //! | a replay plan's | held, with all the plan's memory | nothing; the plan has it | the plan's end |
 //! | the pool's own | live or free | nothing | the pool allocates it on the lane |
 //!
@@ -16,17 +17,21 @@
 //! lanes that a request comes after whenever they might serve it. [`table`] is the pool's side: the caches
 //! that have blocks of it. [`usage`] keeps the bytes used and their high exact: what may become live through a
 //! cache is its quota, and all quotas together never exceed the high. [`replay`] is what a cache does while a
-//! lane is traced or replayed.
+//! lane is traced or replayed. [`extents`] is what it does where a lane is alone in a pool without replay: dead memory
+//! is coalesced, and blocks are cut from it.
 
 pub(crate) mod extent_version;
+mod extents;
 mod hash;
 mod replay;
 pub(crate) mod table;
 pub(crate) mod usage;
 
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
+use crate::pool::cache::extents::Extents;
 use crate::pool::cache::hash::AddressMap;
-use crate::pool::options::{BIN_PROBES, CACHE_BINS, MAX_CUT_RATIO};
+use crate::pool::options::{BIN_PROBES, CACHE_BINS, LARGEST_BIN_UNITS, MAX_CUT_RATIO};
+use crate::pool::provider::Slab;
 use crate::pool::replay::{Backoff, Replay, Trace};
 use crate::pool::request::Block;
 use crate::pool::rounding::Rounding;
@@ -79,6 +84,8 @@ pub(crate) struct Entry {
     /// When cached: the lane's epoch at the free.
     epoch: u64,
     next: u32,
+    /// The entry before it among the extents of its class.
+    prev: u32,
     cache: u32,
     /// Its segment in the pool's heap.
     pub seg: u32,
@@ -93,6 +100,8 @@ pub(crate) struct Entry {
 #[repr(u8)]
 enum Use {
     Cached,
+    /// Cached, and coalesced with what was cached beside it.
+    Extent,
     Live,
     /// Live, and allocated while the lane was traced, which may have ended.
     Traced,
@@ -104,6 +113,7 @@ impl Entry {
             block: *block,
             epoch: 0,
             next: NIL,
+            prev: NIL,
             cache: cache as u32,
             seg,
             trace: UNTRACED,
@@ -112,15 +122,32 @@ impl Entry {
         }
     }
 
+    pub fn range(&self) -> Slab {
+        let Block {
+            addr: base, bytes, ..
+        } = self.block;
+        Slab { base, bytes }
+    }
+
     /// The epoch of its death, if it is cached.
     pub fn died(&self) -> Option<u64> {
-        (self.state == Use::Cached).then_some(self.epoch)
+        matches!(self.state, Use::Cached | Use::Extent).then_some(self.epoch)
     }
 }
 
 #[derive(Debug)]
 #[repr(align(128))]
 struct Bins([Bin; CACHE_BINS]);
+
+impl Default for Bins {
+    fn default() -> Self {
+        let empty = Bin {
+            bytes: 0,
+            head: NIL,
+        };
+        Self([empty; CACHE_BINS])
+    }
+}
 
 /// One pool's blocks in one stream cache. Aligned as [`StreamCache`] is.
 #[derive(Debug)]
@@ -145,6 +172,7 @@ pub(crate) struct Cache {
     /// Misses of traces that came to nothing, until the backoff counts them.
     failed_misses: u64,
     bins: Box<Bins>,
+    extents: Option<Box<Extents>>,
 }
 
 /// The blocks that a lane holds of all pools, shared by the lane and the pools.
@@ -278,6 +306,9 @@ impl Cache {
 
     #[inline(never)]
     fn some_bin_for(&self, bytes: u64) -> Option<usize> {
+        if self.extents.is_some() && bytes > LARGEST_BIN_UNITS * self.rounding.min_align {
+            return None;
+        }
         let own = self
             .window(bytes)
             .find(|at| self.bins.0[*at].bytes == bytes);
@@ -332,13 +363,11 @@ impl Inner {
             return self.alloc_replayed(key, requested).map(of);
         };
         let bytes = cache.rounding.apply(requested).ok_or(Miss::NoBlock)?;
-        alloc_cached(
-            cache,
-            &mut self.entries,
-            &mut self.version,
-            (bytes, requested),
-        )
-        .map(of)
+        let sizes = (bytes, requested);
+        match alloc_cached(cache, &mut self.entries, &mut self.version, sizes) {
+            Err(Miss::NoBlock) => self.alloc_extent(key, sizes).map(of),
+            found => found.map(of),
+        }
     }
 
     /// Frees a live block of the lane, or of a plan.
@@ -355,7 +384,10 @@ impl Inner {
             return self.free_traced(id, epoch).map(of);
         }
         let cache = self.caches.get_mut(entry.cache as usize)?;
-        cache_block(cache, entry, id, epoch).map(of)
+        match cache_block(cache, entry, id, epoch) {
+            None => self.free_extent(id, epoch).map(of),
+            block => block.map(of),
+        }
     }
 
     /// Opens a cache for a pool. `traces` is none where streams are not replayed.
@@ -365,10 +397,6 @@ impl Inner {
         rounding: Rounding,
         traces: Option<Weak<()>>,
     ) {
-        let empty = Bin {
-            bytes: 0,
-            head: NIL,
-        };
         self.caches.push(Cache {
             key,
             plain: key,
@@ -383,7 +411,8 @@ impl Inner {
             replay: None,
             traces,
             failed_misses: 0,
-            bins: Box::new(Bins([empty; CACHE_BINS])),
+            bins: Box::default(),
+            extents: None,
         });
     }
 
@@ -432,6 +461,17 @@ impl Inner {
         self.entries.get(id as usize).copied()
     }
 
+    /// The block of the lane, live or not, that has an address. It lies behind `from`, where one starts, without a gap.
+    pub fn find_behind(&self, mut from: u64, addr: u64) -> Option<Entry> {
+        loop {
+            let own = self.find(from)?;
+            from = own.range().end();
+            if addr < from {
+                return Some(own);
+            }
+        }
+    }
+
     /// Removes a live block, which is freed elsewhere; with it, whether that ends an iteration of all streams.
     pub fn remove_live(&mut self, addr: u64) -> Option<(Entry, bool)> {
         let own = self.find(addr).filter(|own| own.died().is_none())?;
@@ -469,7 +509,7 @@ impl Inner {
             }
             if entry.cache as usize == at {
                 match entry.state {
-                    Use::Cached => cached += entry.block.bytes,
+                    Use::Cached | Use::Extent => cached += entry.block.bytes,
                     Use::Live | Use::Traced => found += entry.block.bytes,
                 }
             }
@@ -483,6 +523,17 @@ impl Inner {
         }
     }
 
+    /// The ranges of a pool's blocks and extents.
+    #[cfg(any(test, feature = "oracle"))]
+    pub fn ranges(&self, key: PoolKey) -> Vec<Slab> {
+        let at = self.at(key);
+        let all = self.by_address.all().into_iter();
+        let all = all.map(|(_, id)| self.entries[id as usize]);
+        all.filter(|own| Some(own.cache as usize) == at)
+            .map(|own| own.range())
+            .collect()
+    }
+
     /// Removes the cached blocks of a pool that have at least so many bytes.
     pub fn recall(&mut self, key: PoolKey, least: u64, out: &mut Vec<Entry>) {
         let Some(at) = self.at(key) else { return };
@@ -493,6 +544,7 @@ impl Inner {
             out.extend(std::iter::from_fn(|| self.evict(at, bin)));
             from = bin + 1;
         }
+        self.recall_extents(at, least, out);
     }
 
     /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.

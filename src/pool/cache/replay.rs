@@ -95,7 +95,7 @@ impl Inner {
     #[inline(never)]
     pub(super) fn free_traced(&mut self, id: u32, epoch: u64) -> Option<Block> {
         let entry = self.entries.get_mut(id as usize)?;
-        if entry.state == Use::Cached {
+        if entry.died().is_some() {
             return None;
         }
         let cache = &mut self.caches[entry.cache as usize];

@@ -9,11 +9,12 @@ use crate::pool::cache::usage::Usage;
 use crate::pool::cache::{Entry, Inner, PoolKey, StreamCache};
 use crate::pool::heap::Heap;
 use crate::pool::heap::aliases::AddressAliases;
-use crate::pool::heap::segments::{Holder, SegmentId};
-use crate::pool::options::MAX_IDLE_STREAMS;
-use crate::pool::options::Options;
+use crate::pool::heap::segments::{Holder, NIL, SegmentId};
+use crate::pool::options::{COALESCING_AFTER_MISSES, MAX_IDLE_STREAMS, Options};
 use crate::pool::provider::Slab;
 use crate::pool::replay::Backoff;
+#[cfg(any(test, feature = "oracle"))]
+use crate::pool::replay::union;
 use crate::pool::request::{Block, Config};
 use crate::pool::rounding::Rounding;
 use crate::pool::stats::Counters;
@@ -36,6 +37,8 @@ struct Owner {
 pub(crate) struct CacheTable {
     options: Options,
     rounding: Rounding,
+    /// Whether a stream that is the pool's only one coalesces what dies there.
+    may_coalesce: bool,
     key: PoolKey,
     usage: Arc<Usage>,
     owners: BTreeMap<LaneId, Owner>,
@@ -59,10 +62,11 @@ pub(crate) struct CacheTable {
 }
 
 impl CacheTable {
-    pub fn new(key: PoolKey, usage: Arc<Usage>, config: &Config) -> Self {
+    pub fn new(key: PoolKey, usage: Arc<Usage>, config: &Config, paged: bool) -> Self {
         Self {
             options: config.options,
             rounding: config.rounding(),
+            may_coalesce: paged && config.options.coalescing && !config.options.replay,
             key,
             usage,
             owners: BTreeMap::new(),
@@ -92,9 +96,17 @@ impl CacheTable {
         };
         self.attach(heap, cache);
         let insert = |inner: &mut Inner| inner.insert(self.key, block, seg, &mut self.backoff);
-        if self.usage.alloc_in(cache, block, insert) {
-            let holder = Holder::Cache(cache.lane());
-            heap.segments.set_live(seg, block.requested, holder);
+        if !self.usage.alloc_in(cache, block, insert) {
+            return;
+        }
+        let holder = Holder::Cache(cache.lane());
+        heap.segments.set_live(seg, block.requested, holder);
+        if self.coalesces() {
+            let mut inner = cache.lock();
+            for (seg, rest, epoch) in heap.take_own(cache.lane()) {
+                heap.segments.set_live(seg, 0, holder);
+                inner.insert_extent(self.key, &rest, epoch, seg);
+            }
         }
     }
 
@@ -107,43 +119,44 @@ impl CacheTable {
 
     /// Frees the live block that starts at `addr`, if there is one.
     pub fn release(&mut self, heap: &mut Heap, addr: u64, death: Frontier) -> Option<Block> {
-        let Some((id, block, holder)) = heap.block_around(addr) else {
+        let Some((mut id, mut block, holder)) = heap.block_around(addr) else {
             return self.release_elsewhere(heap, addr, &death);
         };
-        if block.addr != addr {
-            return None;
-        }
-        let (mut requested, mut ends_all) = (block.requested, false);
+        let mut ends_all = false;
         match self.cache(holder) {
             Some(cache) => {
                 let own;
                 (own, ends_all) = cache.lock().remove_live(addr)?;
-                debug_assert_eq!(own.seg, id, "a block in another segment");
-                requested = own.block.requested;
+                block = own.block;
+                id = heap.segments.live_as_one(own.seg, own.range());
             }
+            None if block.addr != addr => return None,
             None => self.usage.free(block.bytes),
         }
         heap.free(id, death);
         if ends_all {
             self.end_iteration();
         }
-        Some(Block { requested, ..block })
+        Some(block)
     }
 
     /// The live block that holds `addr`.
     pub fn find(&self, heap: &Heap, addr: u64) -> Option<Block> {
-        let Some((_, block, holder)) = heap.block_around(addr) else {
+        let Some((mut id, block, holder)) = heap.block_around(addr) else {
             return self.find_elsewhere(addr);
         };
         let Some(cache) = self.cache(holder) else {
             return Some(block);
         };
-        let own = cache.lock().find(block.addr);
-        let own = own.filter(|own| own.died().is_none())?;
-        Some(Block {
-            requested: own.block.requested,
-            ..block
-        })
+        let inner = cache.lock();
+        let mut own = inner.find(addr);
+        // The cache may cut its memory otherwise than the heap: somewhere before both begin a block.
+        while own.is_none() && id != NIL {
+            let seg = heap.segments.seg(id);
+            own = inner.find_behind(seg.addr, addr);
+            id = seg.prev;
+        }
+        own.filter(|own| own.died().is_none()).map(|own| own.block)
     }
 
     /// Takes back what is cached by the lanes that `of` names, if `wanted` wants it given its oldest death: in
@@ -201,12 +214,21 @@ impl CacheTable {
     /// Whether each block that the heap has as a cache's is there.
     #[cfg(any(test, feature = "oracle"))]
     pub fn audit(&self, heap: &Heap) -> Result<(), String> {
-        for (seg, addr, lane) in heap.cached() {
+        let mut held: BTreeMap<LaneId, Vec<Slab>> = BTreeMap::new();
+        for (seg, range, lane) in heap.cached() {
             let owner = self.cache(Holder::Cache(lane));
-            let owner = owner.ok_or_else(|| format!("{addr:#x} is in no cache"))?;
-            let own = owner.lock().find(addr).is_some_and(|own| own.seg == seg);
-            if !own {
-                return Err(format!("{addr:#x} is unknown to the cache that has it"));
+            let owner = owner.ok_or_else(|| format!("{range:?} is in no cache"))?;
+            let own = owner.lock().find(range.base);
+            if !self.may_coalesce && own.is_none_or(|own| own.seg != seg) {
+                return Err(format!("{range:?} is unknown to the cache that has it"));
+            }
+            held.entry(lane).or_default().push(range);
+        }
+        for (lane, own) in &self.owners {
+            let of_heap = union(held.remove(lane).unwrap_or_default());
+            let of_cache = union(own.cache.lock().ranges(self.key));
+            if of_heap != of_cache {
+                return Err(format!("{of_heap:?} is a cache's, which has {of_cache:?}"));
             }
         }
         for own in self.owners.values() {
@@ -222,14 +244,18 @@ impl CacheTable {
         }
     }
 
-    /// Forgets lanes that do nothing, once there are many: their cached blocks are free for all, and their live
+    /// Forgets lanes that do nothing, once there are many, or one of two where the other could coalesce: their cached blocks are free for all, and their live
     /// blocks the pool's own. A lane that comes back begins anew.
     pub fn forget_idle(&mut self, heap: &mut Heap) {
-        if self.owners.len() <= MAX_IDLE_STREAMS {
+        let (streams, misses) = match self.may_coalesce {
+            true => (1, COALESCING_AFTER_MISSES),
+            false => (MAX_IDLE_STREAMS, MAX_IDLE_STREAMS),
+        };
+        if self.owners.len() <= streams {
             return;
         }
         self.misses += 1;
-        if self.misses < MAX_IDLE_STREAMS {
+        if self.misses < misses {
             return;
         }
         self.misses = 0;
@@ -270,6 +296,26 @@ impl CacheTable {
         }
     }
 
+    /// Whether the pool's stream coalesces.
+    pub fn coalesces(&self) -> bool {
+        self.may_coalesce && self.owners.len() == 1
+    }
+
+    /// Has streams coalesce or not, after one more or less uses the pool.
+    fn set_coalescing(&mut self, heap: &mut Heap) {
+        if !self.may_coalesce {
+            return;
+        }
+        let coalesces = self.coalesces();
+        for Owner { cache, .. } in self.owners.values() {
+            let mut inner = cache.lock();
+            inner.recall(self.key, 0, &mut self.recalled);
+            inner.set_coalescing(self.key, coalesces);
+            drop(inner);
+            return_blocks(heap, cache, self.recalled.drain(..));
+        }
+    }
+
     /// Makes a stream cache one of the pool's, if it is not.
     fn attach(&mut self, heap: &mut Heap, cache: &Arc<StreamCache>) {
         if let Some(own) = self.owners.get(&cache.lane()) {
@@ -288,6 +334,7 @@ impl CacheTable {
         let keys = (self.key, self.usage.key());
         let traces = self.options.replay.then(|| Arc::downgrade(&self.traces));
         cache.lock().open(keys, self.rounding, traces);
+        self.set_coalescing(heap);
     }
 
     /// Forgets a cache. True if it had something that is free now.
@@ -303,6 +350,7 @@ impl CacheTable {
         self.served.releases += own.frees;
         let cached = blocks.iter().any(|own| own.died().is_some());
         return_blocks(heap, &cache, blocks);
+        self.set_coalescing(heap);
         cached || replayed
     }
 }
@@ -310,11 +358,12 @@ impl CacheTable {
 /// Cached blocks are free again for all; live ones are the pool's own.
 fn return_blocks(heap: &mut Heap, cache: &StreamCache, blocks: impl IntoIterator<Item = Entry>) {
     for own in blocks {
+        let seg = heap.segments.live_as_one(own.seg, own.range());
         match own.died() {
-            Some(epoch) => heap.free(own.seg, cache.death(epoch)),
+            Some(epoch) => heap.free(seg, cache.death(epoch)),
             None => {
                 let holder = Holder::Program;
-                heap.segments.set_live(own.seg, own.block.requested, holder);
+                heap.segments.set_live(seg, own.block.requested, holder);
             }
         }
     }

@@ -34,15 +34,13 @@ use crate::pool::heap::segments::{
 use crate::pool::host_wait::Releasable;
 use crate::pool::provider::Slab;
 use crate::pool::request::{Block, Order};
-use crate::timeline::Frontier;
+use crate::timeline::{Frontier, LaneId};
 use std::collections::BTreeSet;
 
 #[derive(Debug)]
 pub(crate) struct Heap {
     pub segments: Segments,
     pub index: Index,
-    /// Whether what growth continues is the last fit.
-    spares_wilderness: bool,
 }
 
 /// Free memory that was removed from the heap: its range, its pages and its deaths.
@@ -58,24 +56,10 @@ pub(crate) struct Piece {
 pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
 impl Heap {
-    pub fn new(page: Option<u64>, spares_wilderness: bool) -> Self {
+    pub fn new(page: Option<u64>) -> Self {
         Self {
             segments: Segments::new(page),
             index: Index::default(),
-            spares_wilderness,
-        }
-    }
-
-    /// The address from which growth continues, if that is to be spared: the end of the last slab. Else 0.
-    #[inline]
-    pub fn wilderness_end(&self) -> u64 {
-        match self.spares_wilderness && self.segments.page().is_some() {
-            true => self
-                .segments
-                .slabs()
-                .next_back()
-                .map_or(0, |last| last.slab.end()),
-            false => 0,
         }
     }
 
@@ -206,6 +190,33 @@ impl Heap {
             requested,
         };
         (taken, block)
+    }
+
+    /// Makes the free memory live that is complete or died on `lane`. Returns each part with the last epoch of its death.
+    ///
+    /// Stays free: the end of the last slab, which growth continues. It serves what nothing else does, the wilderness
+    /// heuristic (Korn and Vo, In Search of a Better Malloc, USENIX 1985).
+    pub fn take_own(&mut self, lane: LaneId) -> Vec<(SegmentId, Block, u64)> {
+        let segments = &self.segments;
+        let mut last = segments
+            .slabs()
+            .next_back()
+            .map(|last| segments.last_seg(last));
+        let mut tail = u64::MAX;
+        while let Some(id) = last.filter(|id| segments.death(*id).is_some()) {
+            tail = segments.seg(id).addr;
+            last = Some(segments.seg(id).prev);
+        }
+        let runs = self.index.lane(lane).into_iter();
+        let runs = runs.flat_map(|index| &index.runs);
+        let own: Vec<_> = self.index.clear.iter().chain(runs).copied().collect();
+        let mut out = Vec::new();
+        for (bytes, start, first) in own.into_iter().filter(|own| own.1 < tail) {
+            let death = self.last_death(first, start + bytes);
+            let (seg, block) = self.take(Place { first, start }, bytes, 0);
+            out.push((seg, block, death.single().map_or(0, |point| point.epoch)));
+        }
+        out
     }
 
     /// Where these ranges, ascending, lie in free memory that `order` comes after, cut where slabs end,

@@ -1,9 +1,6 @@
 //! Where a request fits: best fit among the free memory that its order admits.
 //!
 //! Reads a [`Heap`] and answers with a [`Place`].
-//!
-//! Growth continues the end of the last slab. What is free there counts as larger than all else, since it is as large
-//! as it will have to be: the wilderness heuristic (Korn and Vo, In Search of a Better Malloc, USENIX 1985).
 
 use crate::pool::heap::Heap;
 use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
@@ -57,7 +54,7 @@ pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(
     let clear = by_size(heap, &heap.index.clear, need, |_| true);
     let clear = clear.map(|fit| (fit, Reuse::Completed));
     let found = own.into_iter().chain(ordered).chain(clear);
-    if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.rank()) {
+    if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.size) {
         return Some((fit.place, reuse));
     }
     if matches!(order, Order::Sync) {
@@ -72,21 +69,6 @@ pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(
 struct Fit {
     size: u64,
     place: Place,
-    is_wilderness: bool,
-}
-
-impl Fit {
-    /// The least is the best.
-    fn rank(&self) -> (bool, u64) {
-        (self.is_wilderness, self.size)
-    }
-}
-
-/// The best of fits that ascend by size: the first, unless it is the wilderness and there is another.
-fn best(mut fits: impl Iterator<Item = Fit>) -> Option<Fit> {
-    let first = fits.next()?;
-    let other = first.is_wilderness.then(|| fits.next()).flatten();
-    Some(other.unwrap_or(first))
 }
 
 /// The best fit among what died on the request's own stream.
@@ -118,7 +100,7 @@ fn dominated(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
     });
     let own = order.own_lane().and_then(|lane| heap.index.lane(lane));
     let own = own.map(|index| by_size(heap, &index.mixed, need, admitted));
-    foreign.chain(own).flatten().min_by_key(Fit::rank)
+    foreign.chain(own).flatten().min_by_key(|fit| fit.size)
 }
 
 /// Best fit over single segments.
@@ -128,29 +110,20 @@ fn by_size(
     need: &Need,
     admitted: impl Fn(&Segment) -> bool,
 ) -> Option<Fit> {
-    let end = heap.wilderness_end();
-    let fits = from_size(set, need.bytes).filter_map(|(size, addr, first)| {
+    from_size(set, need.bytes).find_map(|(size, addr, first)| {
         let start = need.fit(addr, size)?;
-        admitted(heap.segments.seg(first)).then_some(Fit {
-            size,
-            place: Place { first, start },
-            is_wilderness: addr + size == end,
-        })
-    });
-    best(fits)
+        let place = Place { first, start };
+        admitted(heap.segments.seg(first)).then_some(Fit { size, place })
+    })
 }
 
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
 fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
     let whole = index.pending.newest() <= horizon;
-    let end = heap.wilderness_end();
-    let fits = from_size(&index.runs, need.bytes).filter_map(|(size, addr, head)| {
+    from_size(&index.runs, need.bytes).find_map(|(size, addr, head)| {
         if whole {
-            return Some(Fit {
-                size,
-                place: place_at(heap, head, need.fit(addr, size)?),
-                is_wilderness: addr + size == end,
-            });
+            let place = place_at(heap, head, need.fit(addr, size)?);
+            return Some(Fit { size, place });
         }
         let in_run = |id| heap.index.in_run(&heap.segments, id, lane);
         let run = heap.segments.segments_from(head);
@@ -160,8 +133,7 @@ fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Ne
             point.is_some_and(|point| point.epoch <= horizon)
         };
         tightest(heap, need, stretches(run, early))
-    });
-    best(fits)
+    })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
@@ -176,18 +148,13 @@ fn mixture(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
 
 /// The smallest stretch that the request fits.
 fn tightest(heap: &Heap, need: &Need, found: impl Iterator<Item = Stretch>) -> Option<Fit> {
-    let end = heap.wilderness_end();
     let fits = found.filter_map(|own| {
         let start = need.fit(own.range.base, own.range.bytes)?;
-        let is_wilderness = own.range.end() == end;
-        Some((is_wilderness, own.range.bytes, own.first, start))
+        Some((own.range.bytes, own.first, start))
     });
-    let (is_wilderness, size, head, start) = fits.min_by_key(|(last, size, ..)| (*last, *size))?;
-    Some(Fit {
-        size,
-        place: place_at(heap, head, start),
-        is_wilderness,
-    })
+    let (size, head, start) = fits.min_by_key(|(size, ..)| *size)?;
+    let place = place_at(heap, head, start);
+    Some(Fit { size, place })
 }
 
 /// The place of `start`, which lies in `head` or in a segment after it.

@@ -485,11 +485,43 @@ impl Segments {
         self.seg_mut(id).state = State::Live { requested, holder };
     }
 
-    /// Joins a free segment with the one after it; the first one's death stays.
+    /// The live segment of this range, which one stream cache holds. It is `hint`, unless the cache has cut and
+    /// coalesced its memory: then segments are cut and joined.
+    pub fn live_as_one(&mut self, hint: SegmentId, range: Slab) -> SegmentId {
+        let seg = self.seg(hint);
+        let live = matches!(seg.state, State::Live { .. });
+        if live && (seg.addr, seg.bytes) == (range.base, range.bytes) {
+            return hint;
+        }
+        let found = self.live_before(range.base);
+        debug_assert!(found.is_some(), "a cache's memory is not live");
+        let mut id = found.unwrap_or(hint);
+        if let State::Live { requested, .. } = &mut self.seg_mut(id).state {
+            // The cache knows.
+            *requested = 0;
+        }
+        if self.seg(id).addr < range.base {
+            id = self.split(id, range.base);
+        }
+        while self.seg(id).end() < range.end() {
+            let next = self.seg(id).addr + self.seg(id).bytes;
+            self.live.remove(&next);
+            self.absorb_next(id);
+        }
+        if self.seg(id).end() > range.end() {
+            self.split(id, range.end());
+        }
+        id
+    }
+
+    /// Joins a segment with the one after it; what the first one is stays.
     pub fn absorb_next(&mut self, id: SegmentId) {
         let next = self.seg(id).next;
         debug_assert!(self.seg(id).end() == self.seg(next).addr, "a gap");
-        debug_assert!(self.death(next).is_some(), "a live segment absorbed");
+        debug_assert!(
+            self.death(id).is_some() == self.death(next).is_some(),
+            "a live segment absorbed"
+        );
         let (bytes, after) = (self.seg(next).bytes, self.seg(next).next);
         self.seg_mut(id).bytes += bytes;
         self.link(id, after);

@@ -96,6 +96,9 @@ impl Engine<'_> {
         if ask.grew == 0 && !waited && answer.is_ok() {
             return Ok(());
         }
+        if !self.is_exact() {
+            return Ok(());
+        }
         let legal = |range: &Range| self.model.precedes(&range.past, past, By::Known);
         if self.model.fits(ask.places, config.min_align, size, legal) {
             return Err("missed: a legal block would have fit".into());
@@ -191,6 +194,12 @@ impl Engine<'_> {
             true => Err("the host waits for nothing".into()),
             false => Ok(()),
         }
+    }
+
+    /// Whether the pool uses all that is legal. An extent of a stream that coalesces counts as in use until all that was
+    /// joined in it is complete.
+    fn is_exact(&self) -> bool {
+        !self.script.setup.config.options.coalescing
     }
 
     /// What alignment may cost of a slab.
@@ -296,6 +305,7 @@ impl Engine<'_> {
         };
         let reserved: u64 = after.iter().map(|extent| extent.bytes).sum();
         if reserved > keep
+            && self.is_exact()
             && after
                 .iter()
                 .any(|extent| self.model.is_idle(extent, By::Known))

@@ -1,0 +1,243 @@
+//! Extents: the dead memory of a stream cache, coalesced.
+//!
+//! A block that is freed joins the extents beside it, and a request is cut from the best fit. So a stream that allocates
+//! ever other sizes is served from what it has freed, without a look at the pool. To the heap an extent is live memory
+//! of the cache, and its segments there are cut otherwise: a recall makes them alike.
+//!
+//! Segregated free lists with boundary tags (Knuth, vol. 1, 2.5): eight classes for each power of two, the smallest
+//! extent of a class that fits. The tags are two maps: where an extent starts, and where it ends.
+
+use crate::pool::cache::hash::AddressMap;
+use crate::pool::cache::{Bins, CacheResult, Entry, Inner, Miss, NIL, PoolKey, Use, check_quota};
+use crate::pool::request::Block;
+
+const CLASSES: usize = 512;
+
+#[derive(Debug)]
+pub(super) struct Extents {
+    /// The first extent of each class.
+    heads: [u32; CLASSES],
+    /// Which classes have any.
+    nonempty: [u64; CLASSES / 64],
+    /// Extents by where they end.
+    by_end: AddressMap,
+}
+
+impl Default for Extents {
+    fn default() -> Self {
+        Self {
+            heads: [NIL; CLASSES],
+            nonempty: [0; CLASSES / 64],
+            by_end: AddressMap::default(),
+        }
+    }
+}
+
+/// The class of a size: three bits behind the highest.
+fn class(bytes: u64) -> usize {
+    let log = bytes.max(8).ilog2();
+    ((log as usize - 3) << 3) + ((bytes >> (log - 3)) & 7) as usize
+}
+
+impl Extents {
+    /// The first class from `from` on that has extents.
+    fn next_class(&self, from: usize) -> Option<usize> {
+        let mut word = from / 64;
+        let mut bits = self.nonempty.get(word)? & (u64::MAX << (from % 64));
+        while bits == 0 {
+            word += 1;
+            bits = *self.nonempty.get(word)?;
+        }
+        Some(word * 64 + bits.trailing_zeros() as usize)
+    }
+
+    /// The smallest extent of a class with so many bytes, that of the lowest address.
+    fn smallest(&self, entries: &[Entry], class: usize, bytes: u64) -> Option<u32> {
+        let (mut at, mut best) = (self.heads[class], None);
+        while at != NIL {
+            let Entry { block, next, .. } = &entries[at as usize];
+            let rank = (block.bytes, block.addr);
+            if block.bytes >= bytes && best.is_none_or(|(least, _)| rank < least) {
+                best = Some((rank, at));
+            }
+            at = *next;
+        }
+        best.map(|(_, at)| at)
+    }
+
+    fn best_fit(&self, entries: &[Entry], bytes: u64) -> Option<u32> {
+        let own = class(bytes);
+        self.smallest(entries, own, bytes)
+            .or_else(|| self.smallest(entries, self.next_class(own + 1)?, bytes))
+    }
+
+    fn link(&mut self, entries: &mut [Entry], id: u32) {
+        let class = class(entries[id as usize].block.bytes);
+        let head = std::mem::replace(&mut self.heads[class], id);
+        if head != NIL {
+            entries[head as usize].prev = id;
+        }
+        let entry = &mut entries[id as usize];
+        (entry.prev, entry.next, entry.state) = (NIL, head, Use::Extent);
+        self.nonempty[class / 64] |= 1 << (class % 64);
+    }
+
+    /// Takes an extent out of both lists; the caller knows what becomes of its entry.
+    fn remove(&mut self, entries: &mut [Entry], id: u32) -> Entry {
+        self.unlink(entries, id);
+        let own = entries[id as usize];
+        self.by_end.remove(own.range().end());
+        own
+    }
+
+    fn unlink(&mut self, entries: &mut [Entry], id: u32) {
+        let Entry {
+            prev, next, block, ..
+        } = entries[id as usize];
+        if next != NIL {
+            entries[next as usize].prev = prev;
+        }
+        if prev != NIL {
+            entries[prev as usize].next = next;
+            return;
+        }
+        let class = class(block.bytes);
+        debug_assert_eq!(self.heads[class], id, "an extent of another class");
+        self.heads[class] = next;
+        if next == NIL {
+            self.nonempty[class / 64] &= !(1 << (class % 64));
+        }
+    }
+}
+
+impl Inner {
+    /// Has a pool's cache coalesce, or not. Nothing is cached there.
+    pub fn set_coalescing(&mut self, key: PoolKey, coalesces: bool) {
+        if let Some(cache) = self.cache_mut(key) {
+            debug_assert_eq!(cache.cached, 0, "extents that are lost");
+            *cache.bins = Bins::default();
+            cache.extents = coalesces.then(Box::default);
+        }
+    }
+
+    /// Cuts a block out of an extent, from its start.
+    #[inline(never)]
+    pub(super) fn alloc_extent(
+        &mut self,
+        key: PoolKey,
+        (bytes, requested): (u64, u64),
+    ) -> CacheResult<Block> {
+        let at = self.at(key).ok_or(Miss::NoBlock)?;
+        let (cache, entries) = (&mut self.caches[at], &mut self.entries);
+        let extents = cache.extents.as_mut().ok_or(Miss::NoBlock)?;
+        let id = extents.best_fit(entries, bytes).ok_or(Miss::NoBlock)?;
+        check_quota(bytes, cache.quota - cache.live)?;
+        cache.live += bytes;
+        cache.cached -= bytes;
+        cache.hits += 1;
+        extents.unlink(entries, id);
+        let own = &mut entries[id as usize];
+        let (mut rest, end) = (*own, own.range().end());
+        (own.block.bytes, own.block.requested) = (bytes, requested);
+        own.state = Use::Live;
+        let block = own.block;
+        rest.block.addr += bytes;
+        rest.block.bytes -= bytes;
+        if rest.block.bytes == 0 {
+            extents.by_end.remove(end);
+        } else {
+            let rest = self.enter(rest);
+            if let Some(extents) = &mut self.caches[at].extents {
+                extents.by_end.set(end, rest);
+                extents.link(&mut self.entries, rest);
+            }
+        }
+        self.version.change();
+        Ok(block)
+    }
+
+    /// Frees a live block into the extents. None if there are none.
+    #[inline(never)]
+    pub(super) fn free_extent(&mut self, id: u32, epoch: u64) -> Option<Block> {
+        let own = &mut self.entries[id as usize];
+        let block = own.block;
+        let cache = &mut self.caches[own.cache as usize];
+        cache.extents.as_ref()?;
+        cache.live -= block.bytes;
+        cache.frees += 1;
+        own.epoch = epoch;
+        self.coalesce(id);
+        Some(block)
+    }
+
+    /// Adds memory of the pool that died here at `epoch`, where the cache coalesces.
+    pub fn insert_extent(&mut self, key: PoolKey, block: &Block, epoch: u64, seg: u32) {
+        if let Some(at) = self.at(key) {
+            let own = Entry::new(block, at, seg);
+            let id = self.enter(Entry { epoch, ..own });
+            self.coalesce(id);
+        }
+    }
+
+    /// Makes an entry and the extents beside it one extent.
+    fn coalesce(&mut self, mut id: u32) {
+        let entries = &mut self.entries;
+        let mut own = entries[id as usize];
+        let (at, range) = (own.cache, own.range());
+        let cache = &mut self.caches[at as usize];
+        let Some(extents) = &mut cache.extents else {
+            return;
+        };
+        cache.oldest = match cache.cached {
+            0 => own.epoch,
+            _ => cache.oldest.min(own.epoch),
+        };
+        cache.cached += range.bytes;
+        let after = self.by_address.get(range.end()).filter(|after| {
+            let after = &entries[*after as usize];
+            (after.state, after.cache) == (Use::Extent, at)
+        });
+        if let Some(after) = after {
+            let gone = extents.remove(entries, after);
+            self.by_address.remove(gone.block.addr);
+            self.vacant.push(after);
+            own.block.bytes += gone.block.bytes;
+            own.epoch = own.epoch.max(gone.epoch);
+        }
+        if let Some(before) = extents.by_end.get(range.base) {
+            let first = extents.remove(entries, before);
+            self.by_address.remove(range.base);
+            self.vacant.push(id);
+            id = before;
+            own.block.addr = first.block.addr;
+            own.block.bytes += first.block.bytes;
+            own.epoch = own.epoch.max(first.epoch);
+        }
+        entries[id as usize] = own;
+        extents.by_end.insert(own.range().end(), id);
+        extents.link(entries, id);
+    }
+
+    /// Removes the extents of a pool that have at least so many bytes.
+    pub(super) fn recall_extents(&mut self, at: usize, least: u64, out: &mut Vec<Entry>) {
+        let cache = &mut self.caches[at];
+        let Some(extents) = &mut cache.extents else {
+            return;
+        };
+        let mut from = class(least);
+        while let Some(class) = extents.next_class(from) {
+            let mut next = extents.heads[class];
+            while next != NIL {
+                let own = self.entries[next as usize];
+                if own.block.bytes >= least {
+                    out.push(extents.remove(&mut self.entries, next));
+                    self.by_address.remove(own.block.addr);
+                    self.vacant.push(next);
+                    cache.cached -= own.block.bytes;
+                }
+                next = own.next;
+            }
+            from = class + 1;
+        }
+    }
+}
