@@ -218,6 +218,49 @@ impl Inner {
         extents.link(entries, id);
     }
 
+    /// Whether each extent of a pool is in the list of its class and where it ends, and none touches another.
+    #[cfg(any(test, feature = "oracle"))]
+    pub(super) fn audit_extents(&self, at: usize) -> Result<(), String> {
+        let of_pool = |own: &&Entry| own.cache as usize == at && own.state == Use::Extent;
+        let all = self.by_address.all();
+        let all = all.iter().map(|(_, id)| &self.entries[*id as usize]);
+        let mut all: Vec<&Entry> = all.filter(of_pool).collect();
+        all.sort_unstable_by_key(|own| own.block.addr);
+        if all
+            .windows(2)
+            .any(|two| two[0].range().end() == two[1].block.addr)
+        {
+            return Err("two extents touch".into());
+        }
+        let Some(extents) = &self.caches[at].extents else {
+            return match all.is_empty() {
+                true => Ok(()),
+                false => Err("extents where nothing coalesces".into()),
+            };
+        };
+        let mut listed = Vec::new();
+        for (class, head) in extents.heads.iter().enumerate() {
+            let (mut next, mut prev) = (*head, NIL);
+            if (next != NIL) != (extents.nonempty[class / 64] >> (class % 64) & 1 == 1) {
+                return Err(format!("class {class} has no bit of its own"));
+            }
+            while next != NIL {
+                let own = &self.entries[next as usize];
+                let end = extents.by_end.get(own.range().end());
+                if (own.prev, end, self::class(own.block.bytes)) != (prev, Some(next), class) {
+                    return Err(format!("{:?} is listed wrongly", own.block));
+                }
+                listed.push(own.block.addr);
+                (prev, next) = (next, own.next);
+            }
+        }
+        listed.sort_unstable();
+        match listed.into_iter().eq(all.iter().map(|own| own.block.addr)) {
+            true => Ok(()),
+            false => Err("an extent in no list".into()),
+        }
+    }
+
     /// Removes the extents of a pool that have at least so many bytes.
     pub(super) fn recall_extents(&mut self, at: usize, least: u64, out: &mut Vec<Entry>) {
         let cache = &mut self.caches[at];

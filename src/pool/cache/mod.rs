@@ -514,6 +514,7 @@ impl Inner {
                 }
             }
         }
+        self.audit_extents(at)?;
         match (found, cached) == (live, cache.cached) {
             true => Ok(()),
             false => Err(format!(
