@@ -162,7 +162,8 @@ impl State {
     /// A place without a wait. Cached blocks are recalled step by step: the request's own stream's, those that
     /// its dependencies order, completed ones, and all before growth. A small request recalls at most one block
     /// of its own stream's cache before growth: an empty cache slows the next requests, and good placement
-    /// of small blocks saves little.
+    /// of small blocks saves little. Where the stream coalesces, no part of its cache is large enough, and a request of
+    /// any size recalls what may serve together with the pool's memory.
     fn ready(&mut self, need: &Need, request: &Request<'_>) -> Option<(Place, Reuse)> {
         let (order, heap, table) = (&request.order, &mut self.heap, &mut self.table);
         let small = need.bytes <= self.config.options.small_kib << 10;

@@ -150,7 +150,7 @@ impl CacheTable {
         };
         let inner = cache.lock();
         let mut own = inner.find(addr);
-        // The cache may cut its memory otherwise than the heap: somewhere before both begin a block.
+        // A cache that coalesced has other bounds than the heap. The first of adjacent segments begins a block in both.
         while own.is_none() && id != NIL {
             let seg = heap.segments.seg(id);
             own = inner.find_behind(seg.addr, addr);
@@ -244,8 +244,8 @@ impl CacheTable {
         }
     }
 
-    /// Forgets lanes that do nothing, once there are many, or one of two where the other could coalesce: their cached blocks are free for all, and their live
-    /// blocks the pool's own. A lane that comes back begins anew.
+    /// Forgets lanes that do nothing, once there are many, or once there are two where one could coalesce: their
+    /// cached blocks are free for all, and their live blocks the pool's own. A lane that comes back begins anew.
     pub fn forget_idle(&mut self, heap: &mut Heap) {
         let (streams, misses) = match self.may_coalesce {
             true => (1, COALESCING_AFTER_MISSES),

@@ -520,7 +520,7 @@ impl Segments {
         debug_assert!(self.seg(id).end() == self.seg(next).addr, "a gap");
         debug_assert!(
             self.death(id).is_some() == self.death(next).is_some(),
-            "a live segment absorbed"
+            "a live segment and a free one joined"
         );
         let (bytes, after) = (self.seg(next).bytes, self.seg(next).next);
         self.seg_mut(id).bytes += bytes;
