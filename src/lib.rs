@@ -11,4 +11,5 @@ pub mod ipc;
 pub mod object;
 pub mod pool;
 pub mod stream;
+pub mod sync;
 pub mod timeline;

@@ -12,15 +12,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of src/, each with the modules that it may import.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("abi", &[]),
     ("object", &["abi"]),
     ("dl", &[]),
-    ("timeline", &[]),
-    ("ipc", &["abi", "object", "timeline"]),
-    ("pool", &["timeline"]),
+    ("sync", &[]),
+    ("timeline", &["sync"]),
+    ("ipc", &["abi", "object", "sync"]),
+    ("pool", &["sync", "timeline"]),
     ("hal", &["abi", "object"]),
-    ("stream", &["abi", "object", "timeline", "pool", "hal"]),
+    (
+        "stream",
+        &["abi", "object", "sync", "timeline", "pool", "hal"],
+    ),
     ("lib", &[]),
 ];
 
@@ -114,7 +118,7 @@ fn layers(root: &Path, found: &mut Vec<String>) -> Result<()> {
             }
         }
     }
-    for layer in ["pool", "timeline"] {
+    for layer in ["pool", "timeline", "sync"] {
         let text = fs::read_to_string(root.join("src").join(layer).join("mod.rs"))?;
         if !text.contains("#![forbid(unsafe_code)]") {
             found.push(format!("src/{layer}/mod.rs: must forbid unsafe code"));
@@ -321,6 +325,7 @@ mod tests {
                 "#![forbid(unsafe_code)]\nuse crate::abi::X;\n",
             ),
             ("src/timeline/mod.rs", "#![forbid(unsafe_code)]\n"),
+            ("src/sync/mod.rs", "#![forbid(unsafe_code)]\n"),
             ("loader/src/lib.rs", "use ur::stream::Queue;\n"),
             ("loader/Cargo.toml", ""),
             ("conformance/src/main.rs", ""),

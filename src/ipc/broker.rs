@@ -35,7 +35,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::blob::{ExportName, KEY_BYTES, take};
 use crate::abi::*;
 use crate::object::{Error, Result};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 
 /// Limit on the time that one message may take, in seconds: neither process is held up by a dead one.
 const MESSAGE_SECONDS: u64 = 5;

@@ -14,7 +14,7 @@ pub use page::{SharedPage, duplicate};
 
 use crate::abi::UR_RESULT_ERROR_INVALID_VALUE;
 use crate::object::{Result, ensure};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::c_void;

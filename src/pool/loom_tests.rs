@@ -4,7 +4,7 @@ use crate::pool::oracle::FakeProvider;
 use crate::pool::{
     Acquired, Config, ExtentVersion, Options, Order, Pool, PoolError, Request, StreamCache,
 };
-use crate::timeline::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use loom::thread;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Owns which addresses are live, which are free, and after which frontier each free one may be used (its
 //! death). Uses `timeline` for order and a [`SlabProvider`] for memory. Must never know a C type, a driver, a
-//! queue or an event. Calls its provider only while it holds no lock; `timeline::rank` has the order of locks.
+//! queue or an event. Calls its provider only while it holds no lock; `sync::rank` has the order of locks.
 //!
 //! An allocation takes the first of these that serves it:
 //!
@@ -71,9 +71,8 @@ pub use request::{
 };
 pub use stats::{Counters, Figures};
 
+use crate::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering, rank};
 use crate::timeline::Frontier;
-use crate::timeline::rank;
-use crate::timeline::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use cache::table::CacheTable;
 pub(crate) use cache::{CacheResult, Miss};
 use growth::Limits;

@@ -23,7 +23,7 @@
 //! | `queue` | queues, and all enqueued commands; graphs |
 //! | `api` | the `hal` traits of all these, and the hooks of a backend |
 //!
-//! Locks are taken in the order of `timeline::rank`.
+//! Locks are taken in the order of `sync::rank`.
 
 mod api;
 mod buffer;

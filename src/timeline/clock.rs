@@ -1,7 +1,7 @@
 //! One lane's identity and how far it is known to have got.
 
 use super::failure::{Failure, Range};
-use super::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::sync::Arc;
 
 /// Identity of a lane, unique in the process and never reused.

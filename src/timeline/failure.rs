@@ -10,7 +10,7 @@
 //! | reported | a wait that covers it has returned an error |
 
 use super::Clock;
-use super::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 /// One failure, shared by the failed command and by those that failed since they depend on it.

@@ -1,8 +1,7 @@
 //! Run as the module's head says. Every interleaving and every permitted reordering is tried.
 
-use super::rank;
-use super::sync::{AtomicU64, Mutex, Ordering};
 use super::{Clock, Failure, Frontier, Lane, Point};
+use crate::sync::{AtomicU64, Mutex, Ordering, rank};
 use loom::thread;
 use std::sync::Arc;
 

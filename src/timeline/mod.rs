@@ -1,8 +1,7 @@
 //! Lanes, epochs and frontiers: what "happens before" means in this library.
 //!
-//! Owns the identity of lanes, their observed completion and the algebra of frontiers. Uses only `std`,
-//! small vectors, shared values and locks without poisoning (`loom` in their place when model-checked). Must never know
-//! a C type, a driver, a queue or an event.
+//! Owns the identity of lanes, their observed completion and the algebra of frontiers. Uses only `std`, small vectors
+//! and `sync`. Must never know a C type, a driver, a queue or an event.
 //!
 //! A lane is an in-order stream, and its commands have rising epochs. A point is a lane and an epoch. A
 //! frontier is a set of points, at most one a lane: a sparse vector clock. A lane records which points of
@@ -33,8 +32,6 @@ mod failure;
 mod frontier;
 mod lane;
 mod pruned;
-pub mod rank;
-pub mod sync;
 
 pub use clock::{Clock, LaneId, Point};
 pub use failure::Failure;

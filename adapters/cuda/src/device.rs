@@ -10,7 +10,7 @@ use ur::abi::*;
 use ur::hal::{self, DeviceInfo, Exported, PeerInfo};
 use ur::object::{Answers, Body, Handles, InfoOut, Kind, Object, Out, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard};
 
 use crate::Cuda;
 use crate::adapter::engine;

@@ -12,7 +12,7 @@ use ur::hal::answers::{ProgramPart, program_info};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Built, Context, Part as _, Parts};
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 pub use metadata::GroupRules;
 pub use module::Module;

@@ -22,7 +22,7 @@ use ur::ipc::blob::{Kind, Subject};
 use ur::object::env::Env;
 use ur::object::{Object, Result};
 use ur::stream::Context;
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 pub use event::{get as get_event, new as new_event, open as open_event, record as record_event};
 pub use exportable::{

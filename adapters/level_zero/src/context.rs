@@ -6,8 +6,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Handles, Result, ensure};
 use ur::stream::Devices;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::bindless::Bindless;

@@ -16,8 +16,7 @@ use ur::object::{
     Answers, Body, Error, Handles, InfoOut, Kind, ListOut, Object, Out, Result, ensure,
 };
 use ur::stream::Context;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::adapter::engine;

@@ -27,8 +27,7 @@ use ur::stream::{
     Context, Driver, EndedMapping, HostCopy, MappedPointer, Mappings, Queue, Use, Uses, Work,
     in_user_function,
 };
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::context::NativeContext;

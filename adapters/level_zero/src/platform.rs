@@ -7,8 +7,7 @@ use ur::abi::*;
 use ur::hal::answers::list_devices;
 use ur::hal::{self, Exported, PlatformInfo};
 use ur::object::{Body, Error, InfoOut, Kind, ListOut, Object, Result};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::adapter::roots;

@@ -15,7 +15,7 @@ use ur::hal::metadata::{entries, name, sizes};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo, checks};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::{Built, Context, Part as _, Parts};
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard};
 
 pub use module::Module;
 

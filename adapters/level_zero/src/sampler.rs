@@ -9,8 +9,7 @@ use ur::abi::*;
 use ur::hal::{self, SamplerInfo};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::context::NativeContext;

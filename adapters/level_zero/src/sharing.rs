@@ -21,8 +21,7 @@ use ur::ipc::Given;
 use ur::ipc::blob::{Kind, Subject};
 use ur::object::{Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 pub use event::{get as get_event, new as new_event, open as open_event, record as record_event};
 pub use exportable::{

@@ -13,8 +13,7 @@ use ur::hal::answers::physical_mem_info;
 use ur::hal::{self, PhysicalMemInfo, Ranges};
 use ur::object::{Body, Error, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
 use crate::context::{NativeContext, State};

@@ -7,8 +7,7 @@ use ur::abi::*;
 use ur::hal::{self, Exported};
 use ur::object::{Body, Census, Error, Kind, ListOut, Object, Origin, Result};
 use ur::stream::Engine;
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard, rank};
 
 use crate::device::Device;
 use crate::exec::{Executor, Failure, ThreadPool};

@@ -17,7 +17,7 @@ use ur::hal::answers::{Build, ProgramPart, program_info};
 use ur::hal::{self, ProgramBuildInfo, ProgramInfo};
 use ur::object::{Body, Error, Handles, InfoOut, Kind, Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard};
 
 pub use elf::exports;
 pub use image::Image;

@@ -12,8 +12,7 @@ use opencl_sys::*;
 use ur::abi::UR_RESULT_ERROR_UNSUPPORTED_FEATURE;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{Compiled, Devices, Progress, Step, Timestamps, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::OpenCl;
 use crate::cl::{Api, QueueRef, Version};

@@ -7,8 +7,8 @@ use std::sync::mpsc::{Sender, channel};
 
 use ur::abi::*;
 use ur::object::{Error, Result};
+use ur::sync::{Condvar, Mutex};
 use ur::timeline::Clock;
-use ur::timeline::sync::{Condvar, Mutex};
 
 /// The submitting side. Its drop ends the thread behind the commands submitted.
 pub struct Lane {

@@ -4,7 +4,7 @@
 //! the answer, with the version before its query. The answer holds while the version is the same. Memory that
 //! is allocated anew, or again with fewer bytes requested, changes it; a free does not.
 
-use crate::timeline::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering};
 use std::ops::Range;
 use std::sync::Arc;
 

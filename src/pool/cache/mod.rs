@@ -35,8 +35,7 @@ use crate::pool::provider::Slab;
 use crate::pool::replay::{Backoff, Replay, Trace};
 use crate::pool::request::Block;
 use crate::pool::rounding::Rounding;
-use crate::timeline::rank;
-use crate::timeline::sync::{Brief, BriefGuard};
+use crate::sync::{Brief, BriefGuard, rank};
 use crate::timeline::{Clock, Frontier, LaneId, Point};
 use std::sync::{Arc, Weak};
 

@@ -9,8 +9,7 @@
 use crate::pool::cache::{Cache, CacheResult, Entry, Inner, Miss, PoolKey, StreamCache};
 use crate::pool::replay::{Plan, SharedPlan};
 use crate::pool::request::Block;
-use crate::timeline::rank;
-use crate::timeline::sync::{BriefGuard, Mutex};
+use crate::sync::{BriefGuard, Mutex, rank};
 use smallvec::SmallVec;
 use std::sync::Arc;
 

@@ -17,8 +17,7 @@
 
 use crate::abi::*;
 use crate::object::{Error, Result};
-use crate::timeline::rank;
-use crate::timeline::sync::Mutex;
+use crate::sync::{Mutex, rank};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

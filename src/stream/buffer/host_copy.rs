@@ -8,8 +8,7 @@
 
 use super::{Use, Uses};
 use crate::object::Result;
-use crate::timeline::rank;
-use crate::timeline::sync::Mutex;
+use crate::sync::{Mutex, rank};
 
 pub struct HostCopy {
     /// Address of the host's memory.

@@ -4,7 +4,7 @@
 use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::stream::{Context, Driver, Kind};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::Arc;
 
 #[derive(Default)]

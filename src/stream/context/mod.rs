@@ -17,7 +17,7 @@ use crate::stream::lane::LaneCore;
 use crate::stream::lane::LaneOwner;
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::{Domain, Driver, Engine, Kind, UsmPool};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -7,7 +7,7 @@ use crate::stream::settings::pool_log;
 use crate::stream::usm::pool_core::{Plan, PoolCore};
 use crate::stream::usm::provider::UserBlock;
 use crate::stream::{Context, Driver, Kind, Work};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 

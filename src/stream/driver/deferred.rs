@@ -18,8 +18,7 @@
 use crate::object::{Error, Result};
 use crate::stream::CompletionCallback;
 use crate::stream::driver::FAILED;
-use crate::timeline::rank;
-use crate::timeline::sync::{AtomicBool, AtomicU8, Condvar, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU8, Condvar, Mutex, MutexGuard, Ordering, rank};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,7 +1,7 @@
 //! Dependencies of a command or an event: the frontier that must complete, and the order that its
 //! completion implies.
 
-use crate::timeline::sync::{AtomicBool, Ordering, Shared};
+use crate::sync::{AtomicBool, Ordering, Shared};
 use crate::timeline::{Failure, Frontier, Point, Prune};
 use smallvec::SmallVec;
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! Leases of native objects to user functions, each while the function runs on its thread.
 
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 

@@ -19,7 +19,7 @@ use crate::stream::engine::threads::{Job, Threads};
 use crate::stream::settings::Settings;
 use crate::stream::settings::pool_trace::Trace;
 use crate::stream::{CompletionCallback, Devices, Driver};
-use crate::timeline::sync::{AtomicUsize, Mutex, Ordering, RwLock};
+use crate::sync::{AtomicUsize, Mutex, Ordering, RwLock};
 use crate::timeline::{Clock, Failure, Frontier, LaneId, Point};
 use rustc_hash::FxHashMap;
 pub(crate) use scope::{Failures, Scope};

@@ -3,7 +3,7 @@
 use crate::object::{Object, Result};
 use crate::stream::driver::FAILED;
 use crate::stream::{Devices, Driver, Engine};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use crate::timeline::{Failure, Frontier, Point, Pruned};
 use std::ops::Deref;
 use std::sync::Arc;

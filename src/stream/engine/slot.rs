@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::object::{Body, Census, Object};
 use crate::stream::Driver;
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::sync::Arc;
 
 /// Holds the adapter's engine, or none before it is first needed.

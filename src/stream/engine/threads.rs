@@ -5,7 +5,7 @@
 
 use crate::abi::UR_RESULT_ERROR_OUT_OF_RESOURCES;
 use crate::object::{Error, Result};
-use crate::timeline::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;

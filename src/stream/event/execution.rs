@@ -10,7 +10,7 @@ use crate::abi::UR_RESULT_ERROR_IN_EVENT_LIST_EXEC_STATUS;
 use crate::object::{Error, Result};
 use crate::stream::engine::dependencies::EventDependencies;
 use crate::stream::event::Times;
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 
 pub(crate) struct RecordedExecution {
     /// The recording, and the index of the command in it.

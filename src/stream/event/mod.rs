@@ -26,7 +26,7 @@ use crate::stream::engine::dependencies::{Dependencies, DependencyList, EventDep
 use crate::stream::event::execution::RecordedExecution;
 use crate::stream::event::reusable::Reusable;
 use crate::stream::{Context, Driver, Engine, Timestamps};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use crate::timeline::{Failure, Frontier};
 use std::any::Any;
 use std::borrow::Cow;

@@ -14,8 +14,8 @@ use crate::object::{Error, Object, Result};
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::event::execution::RecordedExecution;
 use crate::stream::{Context, Driver};
+use crate::sync::Mutex;
 use crate::timeline::Frontier;
-use crate::timeline::sync::Mutex;
 use std::sync::{Arc, OnceLock};
 
 pub(crate) struct Reusable {

@@ -23,8 +23,8 @@
 //! Models (`loom_tests`): mutual exclusion, no lost wake-up, the hand-off.
 
 use crate::object::membarrier;
-use crate::timeline::rank::{self, UNRANKED};
-use crate::timeline::sync::{AtomicBool, AtomicU8, Condvar, Mutex, Ordering};
+use crate::sync::rank::{self, UNRANKED};
+use crate::sync::{AtomicBool, AtomicU8, Condvar, Mutex, Ordering};
 use parking_lot::lock_api::{self, GuardNoSend, RawMutex};
 use std::time::{Duration, Instant};
 

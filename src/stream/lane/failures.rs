@@ -31,8 +31,8 @@ use super::{Dependencies, Driver, LaneCore, LaneState};
 use crate::object::Result;
 use crate::stream::Work;
 use crate::stream::driver::{FAILED, is_failure};
-use crate::timeline::sync::Mutex;
-use crate::timeline::{Failure, Point, rank};
+use crate::sync::{Mutex, rank};
+use crate::timeline::{Failure, Point};
 use std::borrow::Borrow;
 
 /// Number of dependents from which ended ones are pruned before the list grows.

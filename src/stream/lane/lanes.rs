@@ -8,8 +8,8 @@
 //! | busy: may have pending commands | [`Lanes::add`]; its next command or wait ([`Lanes::wake`]) | being parked; its end |
 //! | parked: seen idle, with nothing to wait for | [`Lanes::park`] | [`Lanes::wake`]; its end |
 
+use crate::sync::Mutex;
 use crate::timeline::LaneId;
-use crate::timeline::sync::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::sync::{Arc, Weak};

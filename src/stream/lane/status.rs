@@ -12,8 +12,8 @@
 //! | parked | [`Lanes`](super::lanes::Lanes): moves the lane | a change is followed by a turn of the sets' lock |
 //! | markers | the end of an event: releases them | a hint; the lock is taken for the release itself |
 
+use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::timeline::Clock;
-use crate::timeline::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// No epoch: the lane has waited for another lane since its last command.
 const JOINED: u64 = u64::MAX;
@@ -179,7 +179,7 @@ fn has_unreported(clock: &Clock) -> bool {
 mod loom_tests {
     use super::*;
     use crate::stream::lane::lanes::{Lanes, Parkable};
-    use crate::timeline::sync::Mutex;
+    use crate::sync::Mutex;
     use crate::timeline::{LaneId, Point};
     use loom::thread;
     use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! | anything else | new dependencies |
 
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies, MarkerRequest};
-use crate::timeline::sync::{Ordering, fence};
+use crate::sync::{Ordering, fence};
 use crate::timeline::{Clock, Point};
 use std::sync::Arc;
 

@@ -28,8 +28,7 @@ use crate::object::{Body, Error, Handles, InfoOut, Object, OutHandle, Result, en
 use crate::stream::engine::dependencies::{Dependencies, EventDependencies};
 use crate::stream::engine::leases::Leases;
 use crate::stream::engine::{HostPoint, HostSignal};
-use crate::timeline::rank;
-use crate::timeline::sync::Mutex;
+use crate::sync::{Mutex, rank};
 
 use crate::stream::engine::Failures;
 use crate::stream::event::{CommandQueue, Event, Times};

@@ -13,8 +13,7 @@ use crate::stream::recording::native_record::Records;
 use crate::stream::recording::replay::Replay;
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Context, Driver, LaunchRequest, PlainLaunch};
-use crate::timeline::rank;
-use crate::timeline::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, rank};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 

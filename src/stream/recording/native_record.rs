@@ -18,8 +18,7 @@ use crate::stream::recording::command::Command;
 use crate::stream::recording::command_buffer::{BufferState, CommandBuffer};
 use crate::stream::recording::{Node, Recording};
 use crate::stream::{Driver, NativeRecord, Work};
-use crate::timeline::rank;
-use crate::timeline::sync::Mutex;
+use crate::sync::{Mutex, rank};
 use std::ffi::c_void;
 use std::sync::Arc;
 

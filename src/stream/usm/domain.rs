@@ -7,7 +7,7 @@ use crate::stream::lane::LaneCore;
 use crate::stream::lane::lanes::Lanes;
 use crate::stream::usm::memory::Memory;
 use crate::stream::{Driver, Engine, Progress, QueueOptions};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use crate::timeline::{Clock, Frontier};
 use rustc_hash::FxHashMap;
 use std::any::Any;

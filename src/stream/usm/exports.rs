@@ -1,8 +1,8 @@
 //! Blocks that other processes may open. A free of such a block takes effect with the end of its last
 //! export: until then its memory is nobody else's, and its pages stay where they are.
 
+use crate::sync::Mutex;
 use crate::timeline::Frontier;
-use crate::timeline::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

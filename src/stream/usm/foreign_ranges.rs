@@ -4,7 +4,7 @@
 use crate::abi::UR_RESULT_ERROR_INVALID_VALUE;
 use crate::object::{Error, Object, Result};
 use crate::stream::{Driver, Kind};
-use crate::timeline::sync::Mutex;
+use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -10,9 +10,8 @@ use crate::stream::usm::foreign_ranges::ForeignRanges;
 use crate::stream::usm::paged::Page;
 use crate::stream::usm::pool_core::{Part, PoolCore};
 use crate::stream::{Driver, Kind};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, ReadGuard, RwLock, rank};
 use crate::timeline::Frontier;
-use crate::timeline::rank;
-use crate::timeline::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, ReadGuard, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -406,7 +405,7 @@ impl<D: Driver> Entry<D> {
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
-    use crate::timeline::sync::AtomicBool;
+    use crate::sync::AtomicBool;
     use loom::thread;
 
     /// A change is settled only by a check that has seen it.

@@ -14,8 +14,7 @@ use crate::abi::*;
 use crate::object::{Error, Object, Result};
 use crate::pool::Slab;
 use crate::stream::{Domain, Driver, Kind};
-use crate::timeline::rank;
-use crate::timeline::sync::Mutex;
+use crate::sync::{Mutex, rank};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 

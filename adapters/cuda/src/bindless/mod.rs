@@ -35,7 +35,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 pub use copy::work as copy;
 pub use external::{ExternalMem, free_linear, map_array, map_linear};

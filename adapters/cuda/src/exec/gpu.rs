@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 use ur::object::Result;
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::fill::Fills;
 use super::mailbox::Mailboxes;

@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 use ur::abi::ur_native_handle_t;
 use ur::object::{Error, Result};
 use ur::stream::{Compiled, HostFunction, NativeRecord, Progress, Step, Timestamps, Work};
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::fill;
 use super::gpu::Gpu;

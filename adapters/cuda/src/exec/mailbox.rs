@@ -32,8 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::object::Result;
 use ur::object::env::Env;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::fill::{self, GROUP};
 use super::gpu::Gpu;

@@ -23,8 +23,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use ur::abi::*;
 use ur::object::env::Env;
 use ur::object::{Error, Result, ensure};
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard, rank};
 
 use super::gpu::Gpu;
 use super::memory::Pages;

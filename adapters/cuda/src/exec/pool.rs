@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Result};
 use ur::stream::{Kind, NativeLimits, NativePool, Work};
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::gpu::Gpu;
 use super::lane::Lane;

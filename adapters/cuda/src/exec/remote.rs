@@ -15,7 +15,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
 use ur::stream::{Pitched, Work};
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::gpu::{Event, Gpu};
 use super::memory::log_failed;

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ur::object::Result;
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use crate::vendor::{Api, RelaxedCapture, check};
 

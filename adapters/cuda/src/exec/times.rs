@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use ur::object::{Error, Result};
 use ur::stream::Timestamps;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::gpu::{Event, Gpu};
 use crate::vendor::Api;

@@ -16,8 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Result};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::{Array, Shape, Surface, Texel};
 use crate::cu::sys::{CUdevice, CUstream};

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Result, ensure};
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::plain::MAX_PLAIN_ARGS;
 use crate::cu::sys::{CUfunc_cache, CUfunction, CUfunction_attribute};

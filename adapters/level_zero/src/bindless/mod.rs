@@ -32,8 +32,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::Context;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 pub use copy::work as copy;
 pub use external::{ExternalMem, can_import, can_import_kind, exports, free_linear, map_linear};

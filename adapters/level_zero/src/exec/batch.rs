@@ -21,8 +21,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ur::object::{Object, Result};
 use ur::stream::Work;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::compiled::{self, appender};
 use super::event::{Event, Kind};

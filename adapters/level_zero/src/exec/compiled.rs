@@ -8,8 +8,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
 use ur::stream::{Compiled, Driver as _, NativeRecord, Progress, Step, Timestamps, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::lane::{Lane, keeps_order};
 use super::list::List;

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Object, Result};
 use ur::stream::{BufferRange, Home, Kind as MemoryKind, Stream as _, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::event::{Event, Kind};
 use super::lane::Lane;

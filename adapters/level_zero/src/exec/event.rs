@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result, ensure};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::context::NativeContext;
 use crate::device::Device;

@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ur::abi::*;
 use ur::object::{Object, Result};
 use ur::stream::{Deferred, HostFunction, HostPoint, Timestamps, Work};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::batch::{Batch, Kept};
 use super::compiled::holds;

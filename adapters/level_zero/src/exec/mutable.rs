@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use ur::object::{Error, Result};
 use ur::stream::Work;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::event::{Event, Kind};
 use super::list::List;

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use ur::abi::*;
 use ur::object::{Object, Result, ensure};
 use ur::stream::Kind;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::memory;
 use crate::context::NativeContext;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use ur::object::{Object, Result};
 use ur::stream;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::event::{Event, Kind};
 use super::lane::Stream;

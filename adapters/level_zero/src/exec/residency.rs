@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ur::object::{Object, Result};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::context::NativeContext;
 use crate::device::Device;

@@ -12,8 +12,7 @@ use std::sync::atomic::Ordering;
 use ur::abi::*;
 use ur::ipc::{SharedPage, duplicate};
 use ur::object::{Error, Result, ensure};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::context::NativeContext;
 use crate::lz::*;

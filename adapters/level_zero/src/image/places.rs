@@ -19,8 +19,7 @@ use ur::abi::*;
 use ur::hal::answers::ImageShape;
 use ur::object::{Error, Object, Result};
 use ur::stream::{self, Pitched};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use super::copy::transfer;
 use super::native::NativeImage;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use ur::abi::*;
 use ur::object::{Object, Result, ensure};
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard, rank};
 
 use crate::device::Device;
 use crate::lz::*;

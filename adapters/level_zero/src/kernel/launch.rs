@@ -9,7 +9,7 @@ use ur::abi::*;
 use ur::hal::{Exported, checks};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::{LaunchRequest, PlainLaunch};
-use ur::timeline::sync::MutexGuard;
+use ur::sync::MutexGuard;
 
 use super::code::{Code, Handle};
 use super::{Kernel, count_limits};

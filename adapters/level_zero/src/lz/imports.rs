@@ -17,8 +17,7 @@ use std::ffi::c_void;
 use crate::lz::*;
 use ur::dl::function;
 use ur::object;
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 type ImportPointer = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> ze_result_t;
 type ReleasePointer = unsafe extern "C" fn(*mut c_void, *mut c_void) -> ze_result_t;

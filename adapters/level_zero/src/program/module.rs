@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use ur::abi::*;
 use ur::object::{Error, Object, Result};
-use ur::timeline::rank;
-use ur::timeline::sync::Mutex;
+use ur::sync::{Mutex, rank};
 
 use crate::context::NativeContext;
 use crate::device::Device;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use ur::sync::{Condvar, Mutex, MutexGuard};
 use ur::timeline::Clock;
-use ur::timeline::sync::{Condvar, Mutex, MutexGuard};
 
 use super::lane::LaneCore;
 use super::thread_pool::ThreadPool;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ur::object::has_usual_stack;
+use ur::sync::{Mutex, MutexGuard};
 use ur::timeline::Clock;
-use ur::timeline::sync::{Mutex, MutexGuard};
 
 use super::command::Command;
 use super::completion::{Completion, Marker};

@@ -14,7 +14,7 @@ use super::scratch::Scratch;
 use super::workers::{Mask, WorkerRange};
 use super::{Failure, now};
 use ur::object::{Origin, stack_bytes};
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard};
 
 /// The workers' queue and state, shared with lanes and completions.
 pub struct ThreadPool {

@@ -13,8 +13,7 @@ use ur::object::{Error, Object, Result};
 use ur::stream::{
     CompletionCallback, Deferred, HostPoint, LaunchRequest, Progress, Timestamps, Work,
 };
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard, rank};
 
 use super::batch::{Batch, BatchInfo, Slot};
 use super::marker::{self, Marker, outcome};

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use ur::object::Result;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard};
 
 use super::Position;
 use super::marker::{is_running, outcome};

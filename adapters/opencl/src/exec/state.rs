@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ur::object::Result;
-use ur::timeline::sync::{Mutex, MutexGuard, RwLock, WriteGuard};
+use ur::sync::{Mutex, MutexGuard, RwLock, WriteGuard};
 
 use crate::cl::ContextRef;
 

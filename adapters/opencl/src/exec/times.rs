@@ -11,7 +11,7 @@ use std::time::Instant;
 use opencl_sys::*;
 use ur::object::{Object, Result};
 use ur::stream::Timestamps;
-use ur::timeline::sync::Mutex;
+use ur::sync::Mutex;
 
 use super::Position;
 use crate::cl::{self, EventRef};

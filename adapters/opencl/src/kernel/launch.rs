@@ -11,8 +11,7 @@ use ur::abi::*;
 use ur::hal::{self, Exported};
 use ur::object::{Error, Object, Result, ensure};
 use ur::stream::LaunchRequest;
-use ur::timeline::rank;
-use ur::timeline::sync::{Mutex, MutexGuard};
+use ur::sync::{Mutex, MutexGuard, rank};
 
 use super::Kernel;
 use super::check::is_complete;

@@ -17,7 +17,7 @@ use crate::pool::replay::{
     Held, Iteration, NEVER, Participant, Plan, SharedPlan, extent, is_shared, ranges, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
-use crate::timeline::sync::Brief;
+use crate::sync::Brief;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -156,7 +156,7 @@ fn count(rank: Rank, change: impl FnOnce(&mut Counts, usize)) {
 #[cfg(all(test, debug_assertions, not(loom)))]
 mod tests {
     use super::*;
-    use crate::timeline::sync::Mutex;
+    use crate::sync::Mutex;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     #[test]

@@ -1,13 +1,17 @@
-//! The synchronisation of this library, so that loom can stand in for it and debug builds check its order. The lock
-//! of lanes is made of these types (`src/stream/lane/biased_lock.rs`).
+//! Locks, condition variables and atomics of all layers. Loom can stand in for them, and debug builds check the order of
+//! the locks ([`rank`]). The lock of lanes is made of these types (`src/stream/lane/biased_lock.rs`).
 //!
-//! Owns nothing. No lock is poisoned: the state behind it is only changed by code that cannot panic
+//! Owns nothing. Uses only `std`, shared values and locks without poisoning. No lock is poisoned: the state behind it is only changed by code that cannot panic
 //! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
 //! for panics each time, which is a good part of what an uncontended lock costs.
 //!
 //! A lock's type says its rank: see [`rank`].
 
-use super::rank::{self, Held, Rank};
+#![forbid(unsafe_code)]
+
+pub mod rank;
+
+use rank::{Held, Rank};
 use std::ops::{Deref, DerefMut};
 
 #[cfg(loom)]
