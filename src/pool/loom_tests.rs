@@ -120,7 +120,7 @@ fn loom_a_pending_free_serves_with_a_wait_or_without() {
 
 /// A stream that coalesces frees while a second one comes to the pool, which ends that.
 #[test]
-fn loom_a_second_stream_loses_no_extent() {
+fn loom_a_second_stream_loses_no_block() {
     loom::model(|| {
         let config = Config {
             min_align: 64,

@@ -8,7 +8,7 @@
 //!
 //! | step | what serves | file |
 //! |---|---|---|
-//! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool. In a tight pool's only stream also a part of what was coalesced there | `cache`, `cache::extents` |
+//! | 1. cache hit | a block of that size that died on the stream itself: one lock, no look at the pool. In a tight pool's only stream also a part of what was coalesced there | `cache`, `cache::coalesced` |
 //! | 2. replay | the address that the stream had for the same request in the iteration before | `replay`, `cache::table::replay` |
 //! | 3. policy | the best fit of the stream's own dead memory, of what its dependencies order, and of what has completed | `policy`, `heap::search` |
 //! | 4. compaction | free pages that are remapped into one range, under pressure | `compaction` |

@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | live | live | an entry | [`StreamCache::free`]; a free elsewhere, through the pool |
 //! | cached | live | an entry, in the bin of its size | [`StreamCache::alloc`]; the pool's recall |
-//! | part of an extent | live, between other bounds | the extent's entry, in the list of its class | the same |
+//! | coalesced | live, between other bounds | the entry of the whole, in the list of its class | the same |
 //! | a replay plan's | held, with all the plan's memory | nothing; the plan has it | the plan's end |
 //! | the pool's own | live or free | nothing | the pool allocates it on the lane |
 //!
@@ -17,18 +17,18 @@
 //! lanes that a request comes after whenever they might serve it. [`table`] is the pool's side: the caches
 //! that have blocks of it. [`usage`] keeps the bytes used and their high exact: what may become live through a
 //! cache is its quota, and all quotas together never exceed the high. [`replay`] is what a cache does while a
-//! lane is traced or replayed. [`extents`] is what it does where a lane is alone in a pool without replay: dead memory
+//! lane is traced or replayed. [`coalesced`] is what it does where a lane is alone in a pool without replay: dead memory
 //! is coalesced, and blocks are cut from it.
 
+mod coalesced;
 pub(crate) mod extent_version;
-mod extents;
 mod hash;
 mod replay;
 pub(crate) mod table;
 pub(crate) mod usage;
 
+use crate::pool::cache::coalesced::Coalesced;
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
-use crate::pool::cache::extents::Extents;
 use crate::pool::cache::hash::AddressMap;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, LARGEST_BIN_UNITS, MAX_CUT_RATIO};
 use crate::pool::provider::Slab;
@@ -83,7 +83,7 @@ pub(crate) struct Entry {
     /// When cached: the lane's epoch at the free.
     epoch: u64,
     next: u32,
-    /// The entry before it among the extents of its class.
+    /// The entry before it among the coalesced blocks of its class.
     prev: u32,
     cache: u32,
     /// Its segment in the pool's heap.
@@ -100,7 +100,7 @@ pub(crate) struct Entry {
 enum Use {
     Cached,
     /// Cached, and coalesced with what was cached beside it.
-    Extent,
+    Coalesced,
     Live,
     /// Live, and allocated while the lane was traced, which may have ended.
     Traced,
@@ -130,7 +130,7 @@ impl Entry {
 
     /// The epoch of its death, if it is cached.
     pub fn died(&self) -> Option<u64> {
-        matches!(self.state, Use::Cached | Use::Extent).then_some(self.epoch)
+        matches!(self.state, Use::Cached | Use::Coalesced).then_some(self.epoch)
     }
 }
 
@@ -171,7 +171,7 @@ pub(crate) struct Cache {
     /// Misses of traces that came to nothing, until the backoff counts them.
     failed_misses: u64,
     bins: Box<Bins>,
-    extents: Option<Box<Extents>>,
+    coalesced: Option<Box<Coalesced>>,
 }
 
 /// The blocks that a lane holds of all pools, shared by the lane and the pools.
@@ -305,7 +305,7 @@ impl Cache {
 
     #[inline(never)]
     fn some_bin_for(&self, bytes: u64) -> Option<usize> {
-        if self.extents.is_some() && bytes > LARGEST_BIN_UNITS * self.rounding.min_align {
+        if self.coalesced.is_some() && bytes > LARGEST_BIN_UNITS * self.rounding.min_align {
             return None;
         }
         let own = self
@@ -364,7 +364,7 @@ impl Inner {
         let bytes = cache.rounding.apply(requested).ok_or(Miss::NoBlock)?;
         let sizes = (bytes, requested);
         match alloc_cached(cache, &mut self.entries, &mut self.version, sizes) {
-            Err(Miss::NoBlock) => self.alloc_extent(key, sizes).map(of),
+            Err(Miss::NoBlock) => self.alloc_coalesced(key, sizes).map(of),
             found => found.map(of),
         }
     }
@@ -384,7 +384,7 @@ impl Inner {
         }
         let cache = self.caches.get_mut(entry.cache as usize)?;
         match cache_block(cache, entry, id, epoch) {
-            None => self.free_extent(id, epoch).map(of),
+            None => self.free_coalesced(id, epoch).map(of),
             block => block.map(of),
         }
     }
@@ -411,7 +411,7 @@ impl Inner {
             traces,
             failed_misses: 0,
             bins: Box::default(),
-            extents: None,
+            coalesced: None,
         });
     }
 
@@ -508,12 +508,12 @@ impl Inner {
             }
             if entry.cache as usize == at {
                 match entry.state {
-                    Use::Cached | Use::Extent => cached += entry.block.bytes,
+                    Use::Cached | Use::Coalesced => cached += entry.block.bytes,
                     Use::Live | Use::Traced => found += entry.block.bytes,
                 }
             }
         }
-        self.audit_extents(at)?;
+        self.audit_coalesced(at)?;
         match (found, cached) == (live, cache.cached) {
             true => Ok(()),
             false => Err(format!(
@@ -523,7 +523,7 @@ impl Inner {
         }
     }
 
-    /// The ranges of a pool's blocks and extents.
+    /// The ranges of a pool's blocks, coalesced ones among them.
     #[cfg(any(test, feature = "oracle"))]
     pub fn ranges(&self, key: PoolKey) -> Vec<Slab> {
         let at = self.at(key);
@@ -544,7 +544,7 @@ impl Inner {
             out.extend(std::iter::from_fn(|| self.evict(at, bin)));
             from = bin + 1;
         }
-        self.recall_extents(at, least, out);
+        self.recall_coalesced(at, least, out);
     }
 
     /// Removes the smallest cached block of a pool that has so many bytes, if it is not many times too large.

@@ -105,7 +105,7 @@ impl CacheTable {
             let mut inner = cache.lock();
             for (seg, rest, epoch) in heap.take_own(cache.lane()) {
                 heap.segments.set_live(seg, 0, holder);
-                inner.insert_extent(self.key, &rest, epoch, seg);
+                inner.insert_coalesced(self.key, &rest, epoch, seg);
             }
         }
     }

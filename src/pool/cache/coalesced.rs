@@ -1,11 +1,11 @@
-//! Extents: the dead memory of a stream cache, coalesced.
+//! The dead memory of a stream cache, coalesced.
 //!
-//! A block that is freed joins the extents beside it, and a request is cut from the best fit. So a stream that allocates
-//! ever other sizes is served from what it has freed, without a look at the pool. To the heap an extent is live memory
-//! of the cache, and its segments there are cut otherwise: a recall makes them alike.
+//! A block that is freed joins the coalesced blocks beside it, and a request is cut from the best fit. So a stream that
+//! allocates ever other sizes is served from what it has freed, without a look at the pool. To the heap a coalesced
+//! block is live memory of the cache, and its segments there are cut otherwise: a recall makes them alike.
 //!
 //! Segregated free lists with boundary tags (Knuth, vol. 1, 2.5): eight classes for each power of two, the smallest
-//! extent of a class that fits. The tags are two maps: where an extent starts, and where it ends.
+//! block of a class that fits. The tags are two maps: where a coalesced block starts, and where it ends.
 
 use crate::pool::cache::hash::AddressMap;
 use crate::pool::cache::{Bins, CacheResult, Entry, Inner, Miss, NIL, PoolKey, Use, check_quota};
@@ -14,16 +14,16 @@ use crate::pool::request::Block;
 const CLASSES: usize = 512;
 
 #[derive(Debug)]
-pub(super) struct Extents {
-    /// The first extent of each class.
+pub(super) struct Coalesced {
+    /// The first block of each class.
     heads: [u32; CLASSES],
     /// Which classes have any.
     nonempty: [u64; CLASSES / 64],
-    /// Extents by where they end.
+    /// Blocks by where they end.
     by_end: AddressMap,
 }
 
-impl Default for Extents {
+impl Default for Coalesced {
     fn default() -> Self {
         Self {
             heads: [NIL; CLASSES],
@@ -39,8 +39,8 @@ fn class(bytes: u64) -> usize {
     ((log as usize - 3) << 3) + ((bytes >> (log - 3)) & 7) as usize
 }
 
-impl Extents {
-    /// The first class from `from` on that has extents.
+impl Coalesced {
+    /// The first class from `from` on that has blocks.
     fn next_class(&self, from: usize) -> Option<usize> {
         let mut word = from / 64;
         let mut bits = self.nonempty.get(word)? & (u64::MAX << (from % 64));
@@ -51,7 +51,7 @@ impl Extents {
         Some(word * 64 + bits.trailing_zeros() as usize)
     }
 
-    /// The smallest extent of a class with so many bytes, that of the lowest address.
+    /// The smallest block of a class with so many bytes, that of the lowest address.
     fn smallest(&self, entries: &[Entry], class: usize, bytes: u64) -> Option<u32> {
         let (mut at, mut best) = (self.heads[class], None);
         while at != NIL {
@@ -78,11 +78,11 @@ impl Extents {
             entries[head as usize].prev = id;
         }
         let entry = &mut entries[id as usize];
-        (entry.prev, entry.next, entry.state) = (NIL, head, Use::Extent);
+        (entry.prev, entry.next, entry.state) = (NIL, head, Use::Coalesced);
         self.nonempty[class / 64] |= 1 << (class % 64);
     }
 
-    /// Takes an extent out of both lists; the caller knows what becomes of its entry.
+    /// Takes a block out of both lists; the caller knows what becomes of its entry.
     fn remove(&mut self, entries: &mut [Entry], id: u32) -> Entry {
         self.unlink(entries, id);
         let own = entries[id as usize];
@@ -102,7 +102,7 @@ impl Extents {
             return;
         }
         let class = class(block.bytes);
-        debug_assert_eq!(self.heads[class], id, "an extent of another class");
+        debug_assert_eq!(self.heads[class], id, "a block of another class");
         self.heads[class] = next;
         if next == NIL {
             self.nonempty[class / 64] &= !(1 << (class % 64));
@@ -114,28 +114,28 @@ impl Inner {
     /// Has a pool's cache coalesce, or not. Nothing is cached there.
     pub fn set_coalescing(&mut self, key: PoolKey, coalesces: bool) {
         if let Some(cache) = self.cache_mut(key) {
-            debug_assert_eq!(cache.cached, 0, "extents that are lost");
+            debug_assert_eq!(cache.cached, 0, "blocks that are lost");
             *cache.bins = Bins::default();
-            cache.extents = coalesces.then(Box::default);
+            cache.coalesced = coalesces.then(Box::default);
         }
     }
 
-    /// Cuts a block out of an extent, from its start.
+    /// Cuts a block out of a coalesced one, from its start.
     #[inline(never)]
-    pub(super) fn alloc_extent(
+    pub(super) fn alloc_coalesced(
         &mut self,
         key: PoolKey,
         (bytes, requested): (u64, u64),
     ) -> CacheResult<Block> {
         let at = self.at(key).ok_or(Miss::NoBlock)?;
         let (cache, entries) = (&mut self.caches[at], &mut self.entries);
-        let extents = cache.extents.as_mut().ok_or(Miss::NoBlock)?;
-        let id = extents.best_fit(entries, bytes).ok_or(Miss::NoBlock)?;
+        let coalesced = cache.coalesced.as_mut().ok_or(Miss::NoBlock)?;
+        let id = coalesced.best_fit(entries, bytes).ok_or(Miss::NoBlock)?;
         check_quota(bytes, cache.quota - cache.live)?;
         cache.live += bytes;
         cache.cached -= bytes;
         cache.hits += 1;
-        extents.unlink(entries, id);
+        coalesced.unlink(entries, id);
         let own = &mut entries[id as usize];
         let (mut rest, end) = (*own, own.range().end());
         (own.block.bytes, own.block.requested) = (bytes, requested);
@@ -144,25 +144,25 @@ impl Inner {
         rest.block.addr += bytes;
         rest.block.bytes -= bytes;
         if rest.block.bytes == 0 {
-            extents.by_end.remove(end);
+            coalesced.by_end.remove(end);
         } else {
             let rest = self.enter(rest);
-            if let Some(extents) = &mut self.caches[at].extents {
-                extents.by_end.set(end, rest);
-                extents.link(&mut self.entries, rest);
+            if let Some(coalesced) = &mut self.caches[at].coalesced {
+                coalesced.by_end.set(end, rest);
+                coalesced.link(&mut self.entries, rest);
             }
         }
         self.version.change();
         Ok(block)
     }
 
-    /// Frees a live block into the extents. None if there are none.
+    /// Coalesces a live block that is freed. None if the cache does not coalesce.
     #[inline(never)]
-    pub(super) fn free_extent(&mut self, id: u32, epoch: u64) -> Option<Block> {
+    pub(super) fn free_coalesced(&mut self, id: u32, epoch: u64) -> Option<Block> {
         let own = &mut self.entries[id as usize];
         let block = own.block;
         let cache = &mut self.caches[own.cache as usize];
-        cache.extents.as_ref()?;
+        cache.coalesced.as_ref()?;
         cache.live -= block.bytes;
         cache.frees += 1;
         own.epoch = epoch;
@@ -171,7 +171,7 @@ impl Inner {
     }
 
     /// Adds memory of the pool that died here at `epoch`, where the cache coalesces.
-    pub fn insert_extent(&mut self, key: PoolKey, block: &Block, epoch: u64, seg: u32) {
+    pub fn insert_coalesced(&mut self, key: PoolKey, block: &Block, epoch: u64, seg: u32) {
         if let Some(at) = self.at(key) {
             let own = Entry::new(block, at, seg);
             let id = self.enter(Entry { epoch, ..own });
@@ -179,13 +179,13 @@ impl Inner {
         }
     }
 
-    /// Makes an entry and the extents beside it one extent.
+    /// Makes one coalesced block of an entry and those beside it.
     fn coalesce(&mut self, mut id: u32) {
         let entries = &mut self.entries;
         let mut own = entries[id as usize];
         let (at, range) = (own.cache, own.range());
         let cache = &mut self.caches[at as usize];
-        let Some(extents) = &mut cache.extents else {
+        let Some(coalesced) = &mut cache.coalesced else {
             return;
         };
         cache.oldest = match cache.cached {
@@ -195,17 +195,17 @@ impl Inner {
         cache.cached += range.bytes;
         let after = self.by_address.get(range.end()).filter(|after| {
             let after = &entries[*after as usize];
-            (after.state, after.cache) == (Use::Extent, at)
+            (after.state, after.cache) == (Use::Coalesced, at)
         });
         if let Some(after) = after {
-            let gone = extents.remove(entries, after);
+            let gone = coalesced.remove(entries, after);
             self.by_address.remove(gone.block.addr);
             self.vacant.push(after);
             own.block.bytes += gone.block.bytes;
             own.epoch = own.epoch.max(gone.epoch);
         }
-        if let Some(before) = extents.by_end.get(range.base) {
-            let first = extents.remove(entries, before);
+        if let Some(before) = coalesced.by_end.get(range.base) {
+            let first = coalesced.remove(entries, before);
             self.by_address.remove(range.base);
             self.vacant.push(id);
             id = before;
@@ -214,14 +214,14 @@ impl Inner {
             own.epoch = own.epoch.max(first.epoch);
         }
         entries[id as usize] = own;
-        extents.by_end.insert(own.range().end(), id);
-        extents.link(entries, id);
+        coalesced.by_end.insert(own.range().end(), id);
+        coalesced.link(entries, id);
     }
 
-    /// Whether each extent of a pool is in the list of its class and where it ends, and none touches another.
+    /// Whether each coalesced block of a pool is in the list of its class and where it ends, and none touches another.
     #[cfg(any(test, feature = "oracle"))]
-    pub(super) fn audit_extents(&self, at: usize) -> Result<(), String> {
-        let of_pool = |own: &&Entry| own.cache as usize == at && own.state == Use::Extent;
+    pub(super) fn audit_coalesced(&self, at: usize) -> Result<(), String> {
+        let of_pool = |own: &&Entry| own.cache as usize == at && own.state == Use::Coalesced;
         let all = self.by_address.all();
         let all = all.iter().map(|(_, id)| &self.entries[*id as usize]);
         let mut all: Vec<&Entry> = all.filter(of_pool).collect();
@@ -230,23 +230,23 @@ impl Inner {
             .windows(2)
             .any(|two| two[0].range().end() == two[1].block.addr)
         {
-            return Err("two extents touch".into());
+            return Err("two coalesced blocks touch".into());
         }
-        let Some(extents) = &self.caches[at].extents else {
+        let Some(coalesced) = &self.caches[at].coalesced else {
             return match all.is_empty() {
                 true => Ok(()),
-                false => Err("extents where nothing coalesces".into()),
+                false => Err("coalesced blocks where nothing coalesces".into()),
             };
         };
         let mut listed = Vec::new();
-        for (class, head) in extents.heads.iter().enumerate() {
+        for (class, head) in coalesced.heads.iter().enumerate() {
             let (mut next, mut prev) = (*head, NIL);
-            if (next != NIL) != (extents.nonempty[class / 64] >> (class % 64) & 1 == 1) {
+            if (next != NIL) != (coalesced.nonempty[class / 64] >> (class % 64) & 1 == 1) {
                 return Err(format!("class {class} has no bit of its own"));
             }
             while next != NIL {
                 let own = &self.entries[next as usize];
-                let end = extents.by_end.get(own.range().end());
+                let end = coalesced.by_end.get(own.range().end());
                 if (own.prev, end, self::class(own.block.bytes)) != (prev, Some(next), class) {
                     return Err(format!("{:?} is listed wrongly", own.block));
                 }
@@ -257,23 +257,23 @@ impl Inner {
         listed.sort_unstable();
         match listed.into_iter().eq(all.iter().map(|own| own.block.addr)) {
             true => Ok(()),
-            false => Err("an extent in no list".into()),
+            false => Err("a coalesced block in no list".into()),
         }
     }
 
-    /// Removes the extents of a pool that have at least so many bytes.
-    pub(super) fn recall_extents(&mut self, at: usize, least: u64, out: &mut Vec<Entry>) {
+    /// Removes the coalesced blocks of a pool that have at least so many bytes.
+    pub(super) fn recall_coalesced(&mut self, at: usize, least: u64, out: &mut Vec<Entry>) {
         let cache = &mut self.caches[at];
-        let Some(extents) = &mut cache.extents else {
+        let Some(coalesced) = &mut cache.coalesced else {
             return;
         };
         let mut from = class(least);
-        while let Some(class) = extents.next_class(from) {
-            let mut next = extents.heads[class];
+        while let Some(class) = coalesced.next_class(from) {
+            let mut next = coalesced.heads[class];
             while next != NIL {
                 let own = self.entries[next as usize];
                 if own.block.bytes >= least {
-                    out.push(extents.remove(&mut self.entries, next));
+                    out.push(coalesced.remove(&mut self.entries, next));
                     self.by_address.remove(own.block.addr);
                     self.vacant.push(next);
                     cache.cached -= own.block.bytes;
