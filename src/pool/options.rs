@@ -105,8 +105,8 @@ pub struct Options {
     /// steps of up to 64 KiB.
     pub rounding_kib: u64,
     /// `UR_POOL_COALESCING`: a stream that is alone in its pool coalesces what dies there, and its requests are cut from
-    /// that (`cache/extents.rs`). Only without replay, where memory comes in pages. An extent that is taken back counts
-    /// as in use until all that was joined in it is complete.
+    /// that (`cache/coalesced.rs`). Only without replay, where memory comes in pages. A coalesced block that is taken
+    /// back counts as in use until all that was joined in it is complete.
     pub coalescing: bool,
     /// `UR_POOL_REPLAY`: a stream that repeats its requests gets the addresses it had.
     pub replay: bool,
