@@ -36,7 +36,7 @@ static TABLE: AtomicPtr<ur_dditable_t> = AtomicPtr::new(std::ptr::null_mut());
 static DIRECT: AtomicBool = AtomicBool::new(false);
 
 /// Locked for the whole of an initialisation or a teardown.
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<LoaderState> = Mutex::new(LoaderState {
     references: 0,
     layers: None,
 });
@@ -52,7 +52,7 @@ static BASE: LazyLock<ur_dditable_t> = LazyLock::new(|| {
     table
 });
 
-struct State {
+struct LoaderState {
     references: u32,
     layers: Option<Chain>,
 }
@@ -137,7 +137,7 @@ versioned! {
     }
 }
 
-impl State {
+impl LoaderState {
     fn init(&mut self, settings: Settings, env: &Env<'_>) -> Result<()> {
         if self.references == 0 {
             let names = layer_names(settings.layers, env);

@@ -8,7 +8,7 @@ use crate::pool::heap::search::Need;
 use crate::pool::policy::Step;
 use crate::pool::provider::{ProviderError, Slab, SlabProvider};
 use crate::pool::request::{Acquired, Block, DecisionTrace, Order, PoolError, Request, Reuse};
-use crate::pool::state::{Attempt, State};
+use crate::pool::state::{Attempt, PoolState};
 use crate::timeline::Lane;
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl<S: SlabProvider> Pool<S> {
             };
         });
         let mut state = self.state.lock();
-        let State { table, heap, .. } = &mut *state;
+        let PoolState { table, heap, .. } = &mut *state;
         table.forget_idle(heap);
         if let Some(cache) = cache {
             // Once all has completed, streams that begin again with this request have a plan together.
@@ -94,7 +94,7 @@ impl<S: SlabProvider> Pool<S> {
                 self.provider.observe();
                 state = self.state.lock();
             }
-            let State { table, heap, .. } = &mut *state;
+            let PoolState { table, heap, .. } = &mut *state;
             if let Some((block, reuse)) = table.replay(heap, cache, request) {
                 request.record(|decision| decision.reuse = Some(reuse));
                 return Ok(Acquired::Ready(block));

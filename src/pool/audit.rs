@@ -4,7 +4,7 @@
 
 use crate::pool::Pool;
 use crate::pool::heap::Heap;
-use crate::pool::heap::segments::{Holder, NIL, SegmentId, State};
+use crate::pool::heap::segments::{Holder, NIL, Occupancy, SegmentId};
 use crate::pool::provider::{Slab, SlabProvider};
 use crate::timeline::{Frontier, LaneId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,8 +82,10 @@ impl Heap {
                     runs.entry(on).or_default().insert(head);
                 }
                 match &seg.state {
-                    State::Vacant => return Err(format!("a vacant segment at {:#x}", seg.addr)),
-                    State::Live { requested, .. } => {
+                    Occupancy::Vacant => {
+                        return Err(format!("a vacant segment at {:#x}", seg.addr));
+                    }
+                    Occupancy::Live { requested, .. } => {
                         hold!(*requested <= seg.bytes, "more requested than there is");
                         let live = self.segments.live_before(seg.addr);
                         hold!(
@@ -91,7 +93,7 @@ impl Heap {
                             "a live segment is not found by its address"
                         );
                     }
-                    State::Free(death) => {
+                    Occupancy::Free(death) => {
                         free += seg.bytes;
                         hold!(
                             before != Some(death),
@@ -153,7 +155,7 @@ impl Heap {
         let slabs = self.segments.slabs();
         let segs = slabs.flat_map(|entry| self.segments.segments_from(entry.first));
         segs.filter_map(|(id, seg)| match seg.state {
-            State::Live {
+            Occupancy::Live {
                 holder: Holder::Cache(lane),
                 ..
             } => Some((

@@ -25,7 +25,7 @@ use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Config, Order};
-use crate::pool::state::{Attempt, State};
+use crate::pool::state::{Attempt, PoolState};
 
 /// What a provider promises about its slabs, read once.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ fn page(config: &Config, limits: Limits, held: u64) -> u64 {
     least << times.max(1).ilog2()
 }
 
-impl State {
+impl PoolState {
     /// The size of pages for so much new memory.
     pub(super) fn page_for(&self, bytes: u64) -> u64 {
         let held = self.stats.figures.reserved + self.growing + bytes;

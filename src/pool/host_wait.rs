@@ -1,7 +1,7 @@
 //! Waits of the host for memory, before a request fails.
 //!
 //! A wait that the stream or the returned event can hold comes with the block (`Acquired::After`). Every other
-//! wait is the host's. [`State::awaited`] compares three waits: for one range, for pages that are remapped
+//! wait is the host's. [`PoolState::awaited`] compares three waits: for one range, for pages that are remapped
 //! together, and for slabs that are released to make room for new ones, those of other kinds and pools included.
 //! It returns the frontier of the cheapest: fewest lanes, then fewest commands outstanding. `src/stream` waits
 //! for it under no lock and repeats the request (`PoolCore::acquire`).
@@ -13,7 +13,7 @@ use crate::pool::growth::least_growth;
 use crate::pool::heap::search::{self, Need};
 use crate::pool::options::Compaction;
 use crate::pool::request::{Order, Request, WaitPolicy};
-use crate::pool::state::State;
+use crate::pool::state::PoolState;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
 
@@ -27,7 +27,7 @@ pub struct Releasable {
 /// Lanes to be waited for, and commands outstanding on them.
 type Cost = (usize, u64);
 
-impl State {
+impl PoolState {
     /// The least wait after which the request can be served. None if no wait suffices.
     ///
     /// `room` is the bytes that may still be reserved, none where the provider has no memory left; `elsewhere`

@@ -78,7 +78,7 @@ pub(crate) use cache::{CacheResult, Miss};
 use growth::Limits;
 use heap::search::Need;
 use release::Releasing;
-use state::State;
+use state::PoolState;
 use std::sync::Arc;
 
 /// A pool of memory of one kind from one provider. All methods may be called from any thread; none waits for
@@ -88,7 +88,7 @@ pub struct Pool<S: SlabProvider> {
     provider: S,
     key: PoolKey,
     usage: Arc<Usage>,
-    state: Mutex<State, { rank::POOL }>,
+    state: Mutex<PoolState, { rank::POOL }>,
     /// Address aliases that may still be used.
     aliases: AtomicU64,
     /// Signalled when a call to the provider has ended.
@@ -124,7 +124,7 @@ impl<S: SlabProvider> Pool<S> {
             provider,
             key,
             usage,
-            state: Mutex::new(State::new(config, limits, page, table)),
+            state: Mutex::new(PoolState::new(config, limits, page, table)),
             aliases: AtomicU64::new(0),
             settled: Condvar::new(),
         }
@@ -182,7 +182,7 @@ impl<S: SlabProvider> Pool<S> {
     }
 
     /// Relaxed: a caller that misses a change asks again after the next completion.
-    fn publish(&self, state: &State) {
+    fn publish(&self, state: &PoolState) {
         self.aliases.store(state.aliases(), Ordering::Relaxed);
     }
 
@@ -280,13 +280,13 @@ impl<S: SlabProvider> Pool<S> {
     }
 
     /// Has memory leave the heap, and gives it back to the provider.
-    fn remove(&self, choose: impl FnOnce(&mut State) -> Releasing) {
+    fn remove(&self, choose: impl FnOnce(&mut PoolState) -> Releasing) {
         let releasing = choose(&mut self.state.lock());
         drop(self.return_to_provider(&releasing));
     }
 
     /// Gives memory that left the heap back to the provider, then subtracts it from the figures.
-    fn return_to_provider(&self, releasing: &Releasing) -> MutexGuard<'_, State> {
+    fn return_to_provider(&self, releasing: &Releasing) -> MutexGuard<'_, PoolState> {
         for old in &releasing.addresses {
             self.provider.retire(*old);
         }

@@ -1,6 +1,6 @@
 //! The order of choice: what serves a request, and what is tried before what.
 //!
-//! [`State::step`] reads top to bottom. It decides under the pool's lock; `alloc` executes the step outside the
+//! [`PoolState::step`] reads top to bottom. It decides under the pool's lock; `alloc` executes the step outside the
 //! lock, and asks again.
 
 use crate::pool::cache::StreamCache;
@@ -13,7 +13,7 @@ use crate::pool::options::{Compaction, USEFUL_SHARE};
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::release::Releasing;
 use crate::pool::request::{Acquired, Block, Order, PoolError, Request, Reuse, WaitPolicy};
-use crate::pool::state::{Attempt, State};
+use crate::pool::state::{Attempt, PoolState};
 use crate::timeline::Frontier;
 
 /// What to do next for a request.
@@ -50,7 +50,7 @@ impl Remap {
     }
 }
 
-impl State {
+impl PoolState {
     /// Decides the next step of a request: the first of these that there is.
     pub fn step(&mut self, need: &Need, request: &Request<'_>, attempt: &mut Attempt<'_>) -> Step {
         let closed = self.closed.then_some(Step::Done(Err(PoolError::Closed)));
@@ -62,7 +62,7 @@ impl State {
             .unwrap_or_else(|| self.step_after_miss(need, request, attempt))
     }
 
-    /// As [`State::step`], where no memory is ready.
+    /// As [`PoolState::step`], where no memory is ready.
     fn step_after_miss(
         &mut self,
         need: &Need,
@@ -146,7 +146,7 @@ impl State {
     }
 
     /// Releases what is idle, or waits for another thread's call to the provider. `short` is as in
-    /// [`State::release_idle`].
+    /// [`PoolState::release_idle`].
     fn make_room(&mut self, short: Option<u64>, attempt: &mut Attempt<'_>) -> Option<Step> {
         let releasing = self.release_idle(short);
         let step = match self.growing + self.releasing + self.moving {
@@ -272,7 +272,7 @@ impl State {
         better(&self.pressure, pages).then(|| self.remap(&found, pages, tail.end, true))
     }
 
-    /// As [`State::compact`], where that is the policy, with pages that have to be waited for.
+    /// As [`PoolState::compact`], where that is the policy, with pages that have to be waited for.
     fn compact_after(
         &mut self,
         policy: WaitPolicy,

@@ -5,7 +5,7 @@ use crate::pool::heap::Heap;
 use crate::pool::heap::segments::SegmentId;
 use crate::pool::options::ALIAS_RATIO;
 use crate::pool::provider::Slab;
-use crate::pool::state::State;
+use crate::pool::state::PoolState;
 use std::collections::BTreeSet;
 
 /// What is returned to the provider: aliases first, then memory.
@@ -21,7 +21,7 @@ impl Releasing {
     }
 }
 
-impl State {
+impl PoolState {
     /// Aliases without a use, which leave the pool.
     pub fn expired(&mut self) -> Vec<Slab> {
         let most = match self.limits.leaves_mapped {
@@ -86,7 +86,7 @@ impl State {
         out
     }
 
-    /// The slabs of [`State::release_down_to`] have reached the provider.
+    /// The slabs of [`PoolState::release_down_to`] have reached the provider.
     pub fn released(&mut self, slabs: &[Slab]) {
         for slab in slabs {
             self.releasing -= slab.bytes;

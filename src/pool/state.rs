@@ -16,7 +16,7 @@ use crate::timeline::Frontier;
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct PoolState {
     pub heap: Heap,
     pub stats: Stats,
     pub table: CacheTable,
@@ -57,7 +57,7 @@ pub(crate) struct Attempt<'a> {
     pub cannot_remap: bool,
 }
 
-impl State {
+impl PoolState {
     pub fn new(config: Config, limits: Limits, page: Option<u64>, table: CacheTable) -> Self {
         Self {
             heap: Heap::new(page),

@@ -7,7 +7,7 @@ use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Heap;
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
-use crate::pool::heap::segments::{Place, SegmentId, State};
+use crate::pool::heap::segments::{Occupancy, Place, SegmentId};
 use crate::pool::options::Options;
 use crate::pool::oracle::FakeProvider;
 use crate::pool::provider::Slab;
@@ -72,7 +72,7 @@ fn audit(heap: &Heap, live: &BTreeMap<u64, u64>) {
     assert_eq!(heap.audit(), Ok(()));
     let slabs = heap.segments.slabs();
     let segs = slabs.flat_map(|entry| heap.segments.segments_from(entry.first));
-    let found = segs.filter(|(_, seg)| matches!(seg.state, State::Live { .. }));
+    let found = segs.filter(|(_, seg)| matches!(seg.state, Occupancy::Live { .. }));
     let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
     // What could leave with a clear segment.

@@ -337,11 +337,11 @@ macro_rules! fake {
             }
 
             fn granularity(_device: Option<&Object<FakeDevice>>, _kind: Kind) -> usize {
-                vm::PAGE
+                vm::PAGE_BYTES
             }
 
             fn page(_device: Option<&Object<FakeDevice>>, kind: Kind) -> Option<usize> {
-                (kind == Kind::Shared).then_some(vm::PAGE)
+                (kind == Kind::Shared).then_some(vm::PAGE_BYTES)
             }
 
             fn reserve(devices: &Devices<Self>, _page: usize, bytes: usize) -> Result<usize> {
@@ -390,7 +390,7 @@ macro_rules! fake {
             const LEAVES_MAPPED: bool = !$tracks;
 
             fn unmap_pages(devices: &Devices<Self>, addr: usize, bytes: usize) {
-                let count = bytes / vm::PAGE;
+                let count = bytes / vm::PAGE_BYTES;
                 devices.state().vm.lock().unwrap().unmap(addr, count);
             }
 

@@ -31,7 +31,7 @@ impl Prune for Frontier {
 impl<T: Prune> Pruned<T> {
     /// The collection, for one addition.
     pub fn grow(&mut self) -> &mut T {
-        if self.left <= FEW || self.added >= self.left {
+        if self.left <= MAX_SCANNED_MEMBERS || self.added >= self.left {
             self.prune();
         }
         self.added += 1;
@@ -45,7 +45,7 @@ impl<T: Prune> Pruned<T> {
 }
 
 /// Members up to which each addition searches.
-const FEW: usize = 16;
+const MAX_SCANNED_MEMBERS: usize = 16;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

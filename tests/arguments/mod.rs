@@ -61,7 +61,7 @@ const NUMBERS: [u64; 12] = [
     1 << 60,
     u64::MAX,
 ];
-const MOST: u32 = 4;
+const MAX_HANDLES: u32 = 4;
 /// Words of memory, zero before each call.
 const CLEAR: usize = 1 << 13;
 /// The sizes among the numbers that fit in the memory: all up to 4096.
@@ -101,7 +101,7 @@ impl ArgumentSource {
         handles.push(strange.as_ptr().cast_mut().cast());
         let mut lists: Vec<_> = handles
             .iter()
-            .map(|&handle| [handle; MOST as usize])
+            .map(|&handle| [handle; MAX_HANDLES as usize])
             .collect();
         lists.push([
             handles[0],
@@ -152,7 +152,7 @@ impl Source for Choices<'_> {
     }
 
     fn count(&mut self) -> u32 {
-        self.pick(MOST as usize + 1) as u32
+        self.pick(MAX_HANDLES as usize + 1) as u32
     }
 
     fn handle(&mut self) -> *mut c_void {

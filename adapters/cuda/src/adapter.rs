@@ -11,7 +11,7 @@ use ur::stream::{Context, Engine, EngineSlot};
 use crate::Cuda;
 use crate::cu::{Api, current};
 use crate::device::Device;
-use crate::driver::State;
+use crate::driver::ContextData;
 use crate::platform::Platform;
 
 /// The adapter and its platform. They outlive every reference, so that a handle from before the last
@@ -98,12 +98,12 @@ impl hal::Adapter<Cuda> for Adapter {
         let device = device.ok_or(Error::unsupported())?;
         if !devices.is_empty() {
             ensure(devices.iter().any(own), UR_RESULT_ERROR_INVALID_DEVICE)?;
-            return Ok(Context::new(&engine()?, devices, State::of(devices)?));
+            return Ok(Context::new(&engine()?, devices, ContextData::of(devices)?));
         }
         let handle = device.handle().cast_const();
         let wrong = UR_RESULT_ERROR_INVALID_DEVICE;
         // SAFETY: the platform keeps the device of this handle alive.
         let devices = unsafe { Handles::borrow(&handle, 1, Cuda::table(), wrong) }?;
-        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+        Ok(Context::new(&engine()?, devices, ContextData::of(devices)?))
     }
 }

@@ -16,7 +16,7 @@ use crate::Cuda;
 use crate::adapter::engine;
 use crate::cu::sys::{CUdevice, CUdevice_P2PAttribute, CUdevice_attribute};
 use crate::cu::{Api, check};
-use crate::driver::State;
+use crate::driver::ContextData;
 use crate::exec::Gpu;
 use crate::platform::Platform;
 use crate::program::Program;
@@ -222,7 +222,7 @@ impl hal::Device<Cuda> for Device {
         _: Option<&ur_context_properties_t>,
     ) -> Result<Arc<Object<Context<Cuda>>>> {
         ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
-        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+        Ok(Context::new(&engine()?, devices, ContextData::of(devices)?))
     }
 
     fn program_get_function_pointer(

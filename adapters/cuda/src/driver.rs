@@ -33,7 +33,7 @@ use crate::virtual_mem::AddressSpace;
 const SLAB_BYTES: usize = 2 << 20;
 
 /// The adapter's data of a context.
-pub struct State {
+pub struct ContextData {
     /// The primary contexts of its devices, which this retains.
     gpus: Vec<Arc<Gpu>>,
     /// The numbers of its devices.
@@ -43,7 +43,7 @@ pub struct State {
     pub bindless: Bindless,
 }
 
-impl State {
+impl ContextData {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
         let gpus: Result<Vec<_>> = devices.iter().map(|device| device.gpu()).collect();
         let gpus = gpus?;
@@ -134,7 +134,7 @@ impl Payload for Cuda {
 }
 
 impl Driver for Cuda {
-    type ContextData = State;
+    type ContextData = ContextData;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;
@@ -385,7 +385,7 @@ impl Driver for Cuda {
             return None;
         }
         let gpu = gpu(devices, device).ok()?;
-        let State { gpus, members, .. } = devices.state();
+        let ContextData { gpus, members, .. } = devices.state();
         let pool = Pool::create(gpu, gpus, members, kind, limits)?;
         Some(Box::new(pool))
     }

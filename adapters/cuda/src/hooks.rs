@@ -9,7 +9,7 @@ use ur::stream::{Context, Hooked, Hooks};
 
 use crate::Cuda;
 use crate::bindless::{self, ExternalMem, ExternalSemaphore};
-use crate::driver::{State, first};
+use crate::driver::{ContextData, first};
 use crate::interop;
 use crate::mem::{Mem, bring};
 use crate::program::Program;
@@ -17,7 +17,7 @@ use crate::sampler::Sampler;
 use crate::sharing;
 use crate::virtual_mem::PhysicalMem;
 
-fn state(context: &Object<Context<Cuda>>) -> &State {
+fn state(context: &Object<Context<Cuda>>) -> &ContextData {
     context.domain().state()
 }
 
@@ -54,12 +54,12 @@ impl Hooked for Cuda {
         },
         virtual_mem_free: |this, start, size| state(this).space.free(start.addr(), size),
         virtual_mem_map: |this, start, size, memory, offset, flags| {
-            let State { space, members, .. } = state(this);
+            let ContextData { space, members, .. } = state(this);
             space.map(members, (start.addr(), size), memory, offset, flags)
         },
         virtual_mem_unmap: |this, start, size| state(this).space.unmap(start.addr(), size),
         virtual_mem_set_access: |this, start, size, flags| {
-            let State { space, members, .. } = state(this);
+            let ContextData { space, members, .. } = state(this);
             space.set_access(members, (start.addr(), size), flags)
         },
         virtual_mem_get_info: |this, start, size| state(this).space.access(start.addr(), size),

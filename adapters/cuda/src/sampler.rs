@@ -18,10 +18,10 @@ pub struct Sampler {
 }
 
 /// Where each property begins in a sampler's number. An addressing mode has three bits.
-const FILTER: u32 = 1;
+const FILTER_BIT: u32 = 1;
 const ADDRESSING: [u32; 3] = [2, 5, 8];
-const MIP_FILTER: u32 = 11;
-const CUBEMAP_FILTER: u32 = 12;
+const MIP_FILTER_BIT: u32 = 11;
+const CUBEMAP_FILTER_BIT: u32 = 12;
 
 /// The number that device code of DPC++ understands. Only the first dimension has an addressing mode unless the
 /// chain gives one to each.
@@ -44,15 +44,15 @@ fn number(desc: &ur_sampler_desc_t) -> u32 {
             ),
         )
     };
-    let mut number = u32::from(desc.normalizedCoords != 0) | desc.filterMode.0 << FILTER;
+    let mut number = u32::from(desc.normalizedCoords != 0) | desc.filterMode.0 << FILTER_BIT;
     let none = UR_SAMPLER_ADDRESSING_MODE_NONE;
     let modes = modes.map_or([desc.addressingMode, none, none], |modes| modes.addrModes);
     for (at, mode) in ADDRESSING.iter().zip(modes) {
         number |= (mode.0 & 7) << at;
     }
-    let mip = mip.map_or(0, |mip| (mip.mipFilterMode.0 & 1) << MIP_FILTER);
+    let mip = mip.map_or(0, |mip| (mip.mipFilterMode.0 & 1) << MIP_FILTER_BIT);
     let cubemap = cubemap.map_or(0, |cubemap| {
-        (cubemap.cubemapFilterMode.0 & 1) << CUBEMAP_FILTER
+        (cubemap.cubemapFilterMode.0 & 1) << CUBEMAP_FILTER_BIT
     });
     number | mip | cubemap
 }

@@ -13,7 +13,7 @@ use ur::object::{Body, Census, Error, Handles, Kind, ListOut, Object, Result, en
 use ur::stream::{Context, Engine, EngineSlot};
 
 use crate::LevelZero;
-use crate::context::State;
+use crate::context::ContextData;
 use crate::device::Device;
 use crate::lz::{Api, Found};
 use crate::platform::Platform;
@@ -129,7 +129,7 @@ impl hal::Adapter<LevelZero> for Adapter {
         ensure(native != 0, UR_RESULT_ERROR_INVALID_CONTEXT)?;
         ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
         let owned = properties.is_some_and(|properties| properties.isNativeHandleOwned != 0);
-        let state = State::adopt(devices, native, owned)?;
+        let state = ContextData::adopt(devices, native, owned)?;
         Ok(Context::new(&engine()?, devices, state))
     }
 }

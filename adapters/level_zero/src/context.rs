@@ -20,7 +20,7 @@ use crate::sharing::Shared;
 use crate::virtual_mem::AddressSpace;
 
 /// The adapter's data of a context.
-pub struct State {
+pub struct ContextData {
     // Dropped first: their memory is the native context's.
     pub bindless: Bindless,
     pub shared: Shared,
@@ -44,7 +44,7 @@ pub struct NativeContext {
     pub mapped: Mapped,
 }
 
-impl State {
+impl ContextData {
     pub fn of(devices: Handles<'_, Device>) -> Result<Self> {
         let platform = platform_of(devices)?;
         Ok(Self::new(platform, NativeContext::create(platform)?))

@@ -21,7 +21,7 @@ use ur::sync::{Mutex, rank};
 use crate::LevelZero;
 use crate::adapter::engine;
 use crate::bindless;
-use crate::context::{NativeContext, State};
+use crate::context::{ContextData, NativeContext};
 use crate::exec;
 use crate::lz::{self, *};
 use crate::platform::Platform;
@@ -544,7 +544,7 @@ impl hal::Device<LevelZero> for Device {
         _: Option<&ur_context_properties_t>,
     ) -> Result<Arc<Object<Context<LevelZero>>>> {
         ensure(!devices.is_empty(), UR_RESULT_ERROR_INVALID_SIZE)?;
-        Ok(Context::new(&engine()?, devices, State::of(devices)?))
+        Ok(Context::new(&engine()?, devices, ContextData::of(devices)?))
     }
 
     fn program_get_function_pointer(

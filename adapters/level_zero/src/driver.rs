@@ -13,7 +13,7 @@ use ur::stream::{
 use ur::timeline::Clock;
 
 use crate::LevelZero;
-use crate::context::{State, first, native};
+use crate::context::{ContextData, first, native};
 use crate::device::Device;
 use crate::exec::{self, Lane, Marker, Native, Signal, pages};
 use crate::kernel::{Kernel, Launch, Range};
@@ -43,7 +43,7 @@ impl Payload for LevelZero {
 }
 
 impl Driver for LevelZero {
-    type ContextData = State;
+    type ContextData = ContextData;
     type Lane = Lane;
     type Marker = Marker;
     type Signal = Signal;

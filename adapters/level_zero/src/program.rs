@@ -37,10 +37,10 @@ pub struct Program {
 /// The code of a program for one device.
 struct Part {
     device: Arc<Object<Device>>,
-    state: Mutex<State>,
+    state: Mutex<PartState>,
 }
 
-struct State {
+struct PartState {
     inputs: Vec<Input>,
     built: Built<Module>,
 }
@@ -73,14 +73,14 @@ impl Part {
     fn new(device: &Object<Device>, inputs: Vec<Input>) -> Self {
         Self {
             device: device.arc(),
-            state: Mutex::new(State {
+            state: Mutex::new(PartState {
                 inputs,
                 built: Built::none(),
             }),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PartState> {
         self.state.lock()
     }
 

@@ -108,7 +108,7 @@ pub enum Batching {
 }
 
 /// Commands of a full batch.
-const BATCH: u32 = 120;
+const BATCH_COMMANDS: u32 = 120;
 
 /// The accepted texts for pools.
 const POOLS: &str =
@@ -284,7 +284,7 @@ impl Settings {
             batch_size: number(BATCH_SIZE, "a number", "120")
                 .and_then(|size| u32::try_from(size).ok())
                 .filter(|size| *size > 0)
-                .unwrap_or(BATCH),
+                .unwrap_or(BATCH_COMMANDS),
             pages: env.flag(PAGES, false),
             leaks: flag(LEAKS_DEBUG, false) || debug & 4 != 0,
             slices_by_domain: flag(SLICES, false),

@@ -16,7 +16,7 @@ use ur::stream::Context;
 use ur::sync::{Mutex, rank};
 
 use crate::LevelZero;
-use crate::context::{NativeContext, State};
+use crate::context::{ContextData, NativeContext};
 use crate::device::Device;
 use crate::lz::*;
 
@@ -161,7 +161,7 @@ pub fn granularity(
 /// Reserves addresses, at `hint` if they are free there.
 pub fn reserve(this: &OfContext, hint: *const c_void, bytes: usize) -> Result<*mut c_void> {
     let page = granularity(this, None, bytes)?;
-    let State { space, native, .. } = this.domain().state();
+    let ContextData { space, native, .. } = this.domain().state();
     let start = space.reserve(native, page, hint.addr(), bytes)?;
     Ok(with_exposed_provenance_mut(start))
 }

@@ -32,7 +32,7 @@ pub struct Kernel {
 pub const MAX_ARGS: u32 = 1 << 16;
 
 /// Most work-items of a work-group whose size the adapter chooses.
-const CHOSEN_ITEMS: usize = 256;
+const MAX_CHOSEN_ITEMS: usize = 256;
 
 impl Kernel {
     pub fn new(
@@ -140,7 +140,7 @@ impl Kernel {
             .iter()
             .fold(1usize, |all, &axis| all.saturating_mul(axis));
         let share = items / (device.workers.count * 8);
-        let max_items = share.clamp(1, CHOSEN_ITEMS).min(global[0].max(1));
+        let max_items = share.clamp(1, MAX_CHOSEN_ITEMS).min(global[0].max(1));
         let first = (1..=max_items)
             .rev()
             .find(|&size| global[0].is_multiple_of(size));

@@ -33,7 +33,7 @@ enum Storage {
 }
 
 /// Bytes of alignment: that of the largest type that a kernel reads.
-const ALIGN: u32 = 128;
+const ALIGN_BYTES: u32 = 128;
 
 impl Mem {
     /// `urMemBufferCreate`. The shim has checked the flags against the host pointer.
@@ -48,7 +48,7 @@ impl Mem {
         let (start, storage) = if flags.contains(UR_MEM_FLAG_USE_HOST_POINTER) {
             (host, Storage::User)
         } else {
-            let memory = Context::alloc_buffer(context, bytes, ALIGN)?;
+            let memory = Context::alloc_buffer(context, bytes, ALIGN_BYTES)?;
             if flags.contains(UR_MEM_FLAG_ALLOC_COPY_HOST_POINTER) {
                 // SAFETY: the caller's memory has the buffer's size, and new memory does not overlap it.
                 unsafe { ptr::copy_nonoverlapping(host, memory, bytes) };

@@ -20,7 +20,7 @@ use crate::cpu::memory_bytes;
 pub const PAGE_BYTES: usize = 2 << 20;
 
 /// Start of the reservations whose addresses are equal in every run. The system puts nothing near it.
-const FIXED: usize = 0x2000_0000_0000;
+const FIXED_START: usize = 0x2000_0000_0000;
 
 /// Reserves addresses without access, aligned to a page. With `fixed`, processes that make the same
 /// calls get the same addresses, if the system has them free.
@@ -51,11 +51,11 @@ fn reserve_anywhere(bytes: usize) -> Result<usize> {
 }
 
 fn reserve_fixed(bytes: usize) -> Option<usize> {
-    static NEXT: AtomicUsize = AtomicUsize::new(FIXED);
+    static NEXT: AtomicUsize = AtomicUsize::new(FIXED_START);
     // A size beyond any address space must not advance `NEXT`.
     let step = bytes
         .checked_next_multiple_of(PAGE_BYTES)
-        .filter(|step| *step < FIXED)?;
+        .filter(|step| *step < FIXED_START)?;
     let base = NEXT.fetch_add(step, Ordering::Relaxed);
     let start = map_nothing(base, bytes, libc::MAP_FIXED_NOREPLACE)?;
     if start != base {
@@ -146,13 +146,13 @@ mod tests {
         let first = reserve(3 * PAGE_BYTES, true)?;
         let second = reserve(PAGE_BYTES, true)?;
         // A sanitizer keeps programs away from there.
-        if (FIXED..2 * FIXED).contains(&first) {
-            assert!(second >= first + 3 * PAGE_BYTES && second < 2 * FIXED);
+        if (FIXED_START..2 * FIXED_START).contains(&first) {
+            assert!(second >= first + 3 * PAGE_BYTES && second < 2 * FIXED_START);
         }
         // Too much for any machine costs the next one nothing.
         assert!(reserve(usize::MAX / 2, true).is_err());
         let third = reserve(PAGE_BYTES, true)?;
-        assert!(first >= 2 * FIXED || third < 2 * FIXED);
+        assert!(first >= 2 * FIXED_START || third < 2 * FIXED_START);
         for (base, count) in [(first, 3), (second, 1), (third, 1)] {
             unreserve(base, count * PAGE_BYTES);
         }

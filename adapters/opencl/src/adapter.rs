@@ -12,7 +12,7 @@ use ur::stream::{Context, Engine, EngineSlot};
 use crate::OpenCl;
 use crate::cl::{self, ContextRef, Core};
 use crate::device::Device;
-use crate::exec::State;
+use crate::exec::ContextData;
 use crate::platform::Platform;
 
 /// The adapter and the platforms that have a device. They outlive every reference, so that a handle
@@ -114,7 +114,7 @@ impl hal::Adapter<OpenCl> for Adapter {
         let engine = engine()?;
         if !devices.is_empty() {
             context.own(owned);
-            return Ok(Context::new(&engine, devices, State::new(context)));
+            return Ok(Context::new(&engine, devices, ContextData::new(context)));
         }
         let handles: Vec<*const c_void> = own
             .iter()
@@ -125,6 +125,6 @@ impl hal::Adapter<OpenCl> for Adapter {
         let devices =
             unsafe { Handles::borrow(handles.as_ptr(), handles.len(), OpenCl::table(), null) }?;
         context.own(owned);
-        Ok(Context::new(&engine, devices, State::new(context)))
+        Ok(Context::new(&engine, devices, ContextData::new(context)))
     }
 }

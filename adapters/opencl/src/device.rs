@@ -19,7 +19,7 @@ use ur::stream::Context;
 use crate::OpenCl;
 use crate::adapter::{engine, roots};
 use crate::cl::{self, Api, ContextRef, Version, check};
-use crate::exec::{Ahead, State};
+use crate::exec::{Ahead, ContextData};
 use crate::platform::Platform;
 use crate::program::Program;
 
@@ -456,7 +456,7 @@ impl hal::Device<OpenCl> for Device {
             );
             ContextRef::created(first.api(), raw, code, "clCreateContext")
         }?;
-        Ok(Context::new(&engine()?, devices, State::new(context)))
+        Ok(Context::new(&engine()?, devices, ContextData::new(context)))
     }
 
     fn program_get_function_pointer(

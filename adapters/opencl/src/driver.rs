@@ -17,7 +17,7 @@ use ur::timeline::Clock;
 use crate::OpenCl;
 use crate::cl::{check, failure};
 use crate::device::Device;
-use crate::exec::{self, Lane, Marker, Native, Signal, State};
+use crate::exec::{self, ContextData, Lane, Marker, Native, Signal};
 use crate::kernel::{Kernel, Launch};
 use crate::mem::Mem;
 use crate::native_record;
@@ -33,7 +33,7 @@ impl Payload for OpenCl {
 }
 
 impl Driver for OpenCl {
-    type ContextData = State;
+    type ContextData = ContextData;
     type Lane = Arc<Lane>;
     type Marker = Marker;
     type Signal = Signal;
@@ -323,7 +323,7 @@ fn free(devices: &Devices<OpenCl>, start: usize) {
 }
 
 /// Zeroes new memory and waits until it is zero.
-fn clear(state: &State, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
+fn clear(state: &ContextData, device: &Object<Device>, start: usize, bytes: usize) -> Result<()> {
     let lane = Lane::open(&state.context, device, ur_queue_flags_t(0))?;
     let pattern = [0; 16][..].into();
     lane.submit(

@@ -56,7 +56,7 @@ impl KernelProvider for NativeCpu {
 
 /// A work-item's position, as the runtime gives it to the kernel.
 #[repr(C)]
-pub struct State {
+pub struct WorkItemState {
     global_id: [usize; 3],
     global_range: [usize; 3],
     group_size: [usize; 3],
@@ -71,7 +71,7 @@ pub struct State {
 }
 
 /// An argument: a pointer argument itself, or the address of a value's bytes.
-type Function = unsafe extern "C" fn(args: *const *mut c_void, state: *mut State);
+type Function = unsafe extern "C" fn(args: *const *mut c_void, state: *mut WorkItemState);
 
 #[repr(C)]
 struct Entry {
@@ -126,14 +126,14 @@ unsafe fn value<T: Copy>(args: *const *mut c_void, index: usize) -> T {
 ///
 /// # Safety
 /// `state` points to the work-item's state.
-unsafe fn position(state: *const State) -> usize {
+unsafe fn position(state: *const WorkItemState) -> usize {
     // SAFETY: the caller passes a work-item's state.
     let state = unsafe { &*state };
     let at = |d: usize| state.global_id[d] - state.offset[d];
     (at(2) * state.global_range[1] + at(1)) * state.global_range[0] + at(0)
 }
 
-unsafe extern "C" fn iota(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn iota(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `iota(u32 *out, u32 base)` with room for every work-item.
     unsafe {
         let at = position(state);
@@ -144,7 +144,7 @@ unsafe extern "C" fn iota(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn add(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn add(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `add(u32 *data, u32 amount)` with an element for every work-item.
     unsafe {
         let at = pointer::<u32>(args, 0).add(position(state));
@@ -152,7 +152,7 @@ unsafe extern "C" fn add(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `sum(u32 *out, u32 *a, u32 *b)` with an element for every work-item.
     unsafe {
         let at = position(state);
@@ -164,7 +164,7 @@ unsafe extern "C" fn sum(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn verify(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn verify(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `verify(u32 *data, u32 base, u32 *wrong)`, with an element for every work-item and
     // an aligned counter that is accessed through atomics only.
     unsafe {
@@ -176,7 +176,7 @@ unsafe extern "C" fn verify(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn ids(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn ids(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `ids(Ids *out)` with a record for every work-item.
     unsafe {
         let record = {
@@ -196,7 +196,7 @@ unsafe extern "C" fn ids(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `through_local(u32 *out, u32 *scratch)`, with an element of `out` for every
     // work-item and one of `scratch` for every work-item of a group.
     unsafe {
@@ -209,7 +209,7 @@ unsafe extern "C" fn through_local(args: *const *mut c_void, state: *mut State) 
     }
 }
 
-unsafe extern "C" fn mixed(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn mixed(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `mixed(u64 *out, u8, u16, u32, u64, Triple)`.
     unsafe {
         let triple = value::<Triple>(args, 5);
@@ -224,7 +224,7 @@ unsafe extern "C" fn mixed(args: *const *mut c_void, state: *mut State) {
     }
 }
 
-unsafe extern "C" fn reach(args: *const *mut c_void, state: *mut State) {
+unsafe extern "C" fn reach(args: *const *mut c_void, state: *mut WorkItemState) {
     // SAFETY: launched as `reach(const u64 *addresses, u32 amount)` with the address of a word for every work-item.
     unsafe {
         let address = pointer::<u64>(args, 0).add(position(state)).read();

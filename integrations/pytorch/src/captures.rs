@@ -27,7 +27,7 @@ pub type PoolId = (u64, u64);
 const GRANULARITY_BYTES: usize = 512;
 
 /// A size is rounded to this part of the power of two above it.
-const STEPS: usize = 8;
+const STEPS_PER_POWER_OF_TWO: usize = 8;
 
 /// Memory to be freed.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Class {
 }
 
 #[derive(Default)]
-struct State {
+struct CapturePools {
     /// The pools of open captures, the last one last.
     open: Vec<PoolId>,
     /// Number of users of each pool.
@@ -68,7 +68,7 @@ pub struct Captures {
     open: AtomicUsize,
     /// Number of live blocks.
     live: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<CapturePools>,
 }
 
 impl Captures {
@@ -128,7 +128,7 @@ impl Captures {
             state.users.remove(&pool);
             let parked = state.parked.remove(&pool).unwrap_or_default();
             state.retired.extend(parked);
-            let State { idle, retired, .. } = &mut *state;
+            let CapturePools { idle, retired, .. } = &mut *state;
             idle.retain(|class, blocks| {
                 if class.pool == pool {
                     retired.append(blocks);
@@ -210,14 +210,14 @@ impl Captures {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CapturePools> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The bytes of a block that serves a request.
 fn rounded(bytes: usize) -> usize {
-    let step = bytes.checked_next_power_of_two().unwrap_or(bytes) / STEPS;
+    let step = bytes.checked_next_power_of_two().unwrap_or(bytes) / STEPS_PER_POWER_OF_TWO;
     let step = step.max(GRANULARITY_BYTES);
     bytes.checked_next_multiple_of(step).unwrap_or(bytes)
 }

@@ -218,7 +218,7 @@ struct Entry<T> {
     context_released: bool,
 }
 
-struct State<T> {
+struct KnownMemory<T> {
     /// By address; memory in other memory comes after it.
     live: BTreeMap<usize, Vec<Entry<T>>>,
     /// Memory of released contexts, whose addresses are in use again.
@@ -237,11 +237,11 @@ pub struct Unfreed<T> {
 pub struct PendingFree<T>(Entry<T>);
 
 /// Records of live memory, each with what a layer knows of it beyond the allocation.
-pub struct Memory<T>(Mutex<State<T>>);
+pub struct Memory<T>(Mutex<KnownMemory<T>>);
 
 impl<T> Memory<T> {
     pub const fn new() -> Memory<T> {
-        Memory(Mutex::new(State {
+        Memory(Mutex::new(KnownMemory {
             live: BTreeMap::new(),
             replaced: Vec::new(),
             makers: Makers::new(),
@@ -249,7 +249,7 @@ impl<T> Memory<T> {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, KnownMemory<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -324,7 +324,7 @@ impl<T> Memory<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> KnownMemory<T> {
     /// Removes records of memory that new memory replaces. Memory of released contexts is kept as
     /// never freed.
     fn remove_overlapping(&mut self, new: &Allocation) {

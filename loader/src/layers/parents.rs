@@ -15,15 +15,15 @@ use super::maker::{Handle, Maker, Makers};
 use super::wrappers::{COUNT, wrappers};
 use super::{Layer, LayerContext};
 
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+static STATE: LazyLock<Mutex<KnownParents>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct State {
+struct KnownParents {
     makers: Makers,
     made: HashMap<usize, Maker>,
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, KnownParents> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -46,13 +46,13 @@ impl Layer for Parents {
         _: &[&'static str],
         _: &LayerContext,
     ) -> Result<(), ur_result_t> {
-        *state() = State::default();
+        *state() = KnownParents::default();
         wrap(table);
         Ok(())
     }
 
     fn teardown(&mut self) {
-        *state() = State::default();
+        *state() = KnownParents::default();
     }
 }
 

@@ -39,10 +39,10 @@ pub use self::hooks::*;
 pub use self::order::Kind;
 
 static ON: AtomicBool = AtomicBool::new(false);
-static STATE: LazyLock<Mutex<State>> = LazyLock::new(Mutex::default);
+static STATE: LazyLock<Mutex<KnownObjects>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
-struct State {
+struct KnownObjects {
     queues: HashMap<usize, KnownQueue>,
     events: HashMap<usize, Event>,
     kernels: HashMap<usize, Arc<str>>,
@@ -99,7 +99,7 @@ impl Layer for Races {
         context: &LayerContext,
     ) -> Result<(), ur_result_t> {
         report::begin(context);
-        *state() = State::default();
+        *state() = KnownObjects::default();
         ON.store(true, Ordering::Release);
         watched::wrap(table);
         Ok(())
@@ -107,17 +107,17 @@ impl Layer for Races {
 
     fn teardown(&mut self) {
         ON.store(false, Ordering::Release);
-        *state() = State::default();
+        *state() = KnownObjects::default();
         report::end();
     }
 }
 
-fn state() -> MutexGuard<'static, State> {
+fn state() -> MutexGuard<'static, KnownObjects> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The state, if the call succeeded and the layer is on.
-fn state_on_success(result: ur_result_t) -> Option<MutexGuard<'static, State>> {
+fn state_on_success(result: ur_result_t) -> Option<MutexGuard<'static, KnownObjects>> {
     (result == UR_RESULT_SUCCESS && ON.load(Ordering::Acquire)).then(state)
 }
 
@@ -127,7 +127,7 @@ fn report_findings(findings: Vec<Finding>) {
     }
 }
 
-impl State {
+impl KnownObjects {
     /// The order that an event stands for; unknown for an event that was not seen.
     fn order_of(&self, event: usize) -> Order {
         let known = self.events.get(&event);

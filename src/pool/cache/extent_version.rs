@@ -57,14 +57,14 @@ impl VersionChanger {
 
     #[cold]
     fn refill(&mut self) -> u64 {
-        let first = fresh_range(OWN_NUMBERS);
-        self.own = first + 1..first + OWN_NUMBERS;
+        let first = fresh_range(NUMBERS_PER_CHANGER);
+        self.own = first + 1..first + NUMBERS_PER_CHANGER;
         first
     }
 }
 
 /// Numbers that a changer takes at once.
-const OWN_NUMBERS: u64 = 1 << 12;
+const NUMBERS_PER_CHANGER: u64 = 1 << 12;
 
 /// The first of so many numbers that nobody has had. Never 0. A plain `std` atomic, since loom's cannot live in
 /// a static, and identity only.

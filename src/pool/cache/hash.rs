@@ -6,7 +6,7 @@ const EMPTY: u32 = u32::MAX;
 
 /// Slots before the first and behind the last that are never used: what lies beside the table may be another
 /// thread's, and is on other cache lines so.
-const MARGIN: usize = 4;
+const MARGIN_SLOTS: usize = 4;
 
 type Slot = (u64, u32);
 
@@ -24,7 +24,7 @@ impl AddressMap {
     pub fn get(&self, addr: u64) -> Option<u32> {
         let at = self.home(addr);
         // There is none in a table without slots.
-        match *self.slots.get(at.wrapping_add(MARGIN))? {
+        match *self.slots.get(at.wrapping_add(MARGIN_SLOTS))? {
             (_, EMPTY) => None,
             (found, value) if found == addr => Some(value),
             _ => self.get_behind(addr, at),
@@ -49,7 +49,7 @@ impl AddressMap {
         if 2 * (self.used + 1) > self.room() {
             let old = self.all();
             let room = (2 * self.room()).max(16);
-            self.slots = vec![(0, EMPTY); room + 2 * MARGIN];
+            self.slots = vec![(0, EMPTY); room + 2 * MARGIN_SLOTS];
             self.shift = u64::BITS - room.ilog2();
             old.iter()
                 .for_each(|(addr, value)| self.place(*addr, *value));
@@ -105,17 +105,17 @@ impl AddressMap {
 
     #[inline(always)]
     fn slot(&self, at: usize) -> Slot {
-        self.slots[MARGIN + at]
+        self.slots[MARGIN_SLOTS + at]
     }
 
     #[inline]
     fn slot_mut(&mut self, at: usize) -> &mut Slot {
-        &mut self.slots[MARGIN + at]
+        &mut self.slots[MARGIN_SLOTS + at]
     }
 
     #[inline]
     fn room(&self) -> usize {
-        self.slots.len().saturating_sub(2 * MARGIN)
+        self.slots.len().saturating_sub(2 * MARGIN_SLOTS)
     }
 
     #[inline(always)]

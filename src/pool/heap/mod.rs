@@ -29,7 +29,7 @@ pub(crate) mod segments;
 use crate::pool::heap::index::{Index, from_size};
 use crate::pool::heap::search::place_at;
 use crate::pool::heap::segments::{
-    Holder, NIL, Place, Run, Segment, SegmentId, Segments, State, stretches,
+    Holder, NIL, Occupancy, Place, Run, Segment, SegmentId, Segments, stretches,
 };
 use crate::pool::host_wait::Releasable;
 use crate::pool::provider::Slab;
@@ -323,7 +323,7 @@ impl Heap {
         let id = self.segments.live_before(addr)?;
         let seg = self.segments.seg(id);
         match seg.state {
-            State::Live { requested, holder } if addr < seg.end() && holder != Holder::Plan => {
+            Occupancy::Live { requested, holder } if addr < seg.end() && holder != Holder::Plan => {
                 let (addr, bytes) = (seg.addr, seg.bytes);
                 let block = Block {
                     addr,

@@ -24,7 +24,7 @@ pub(crate) enum Holder {
 }
 
 #[derive(Debug)]
-pub(crate) enum State {
+pub(crate) enum Occupancy {
     /// An arena entry that stands for no segment.
     Vacant,
     Live {
@@ -41,7 +41,7 @@ pub(crate) struct Segment {
     pub bytes: u64,
     pub prev: SegmentId,
     pub next: SegmentId,
-    pub state: State,
+    pub state: Occupancy,
 }
 
 impl Segment {
@@ -51,8 +51,8 @@ impl Segment {
 
     pub fn death(&self) -> Option<&Frontier> {
         match &self.state {
-            State::Free(death) => Some(death),
-            State::Live { .. } | State::Vacant => None,
+            Occupancy::Free(death) => Some(death),
+            Occupancy::Live { .. } | Occupancy::Vacant => None,
         }
     }
 }
@@ -139,8 +139,8 @@ impl Segments {
 
     pub fn death_mut(&mut self, id: SegmentId) -> Option<&mut Frontier> {
         match &mut self.seg_mut(id).state {
-            State::Free(death) => Some(death),
-            State::Live { .. } | State::Vacant => None,
+            Occupancy::Free(death) => Some(death),
+            Occupancy::Live { .. } | Occupancy::Vacant => None,
         }
     }
 
@@ -318,7 +318,7 @@ impl Segments {
                     bytes,
                     prev,
                     next: NIL,
-                    state: State::Free(death.clone()),
+                    state: Occupancy::Free(death.clone()),
                 });
                 self.link(prev, id);
                 ids.push(id);
@@ -450,7 +450,7 @@ impl Segments {
         }
         debug_assert!(self.death(taken).is_some(), "memory allocated twice");
         let seg = self.seg_mut(taken);
-        seg.state = State::Live {
+        seg.state = Occupancy::Live {
             requested,
             holder: Holder::Program,
         };
@@ -470,8 +470,8 @@ impl Segments {
     /// Frees a live segment.
     pub fn free(&mut self, id: SegmentId, death: Frontier) {
         let seg = self.seg_mut(id);
-        debug_assert!(matches!(seg.state, State::Live { .. }), "freed twice");
-        seg.state = State::Free(death);
+        debug_assert!(matches!(seg.state, Occupancy::Live { .. }), "freed twice");
+        seg.state = Occupancy::Free(death);
         let (addr, bytes) = (seg.addr, seg.bytes);
         self.live.remove(&addr);
         if let Some(entry) = self.slab_mut(addr) {
@@ -482,21 +482,21 @@ impl Segments {
     /// Records the requested bytes of a live segment, and its holder.
     pub fn set_live(&mut self, id: SegmentId, requested: u64, holder: Holder) {
         debug_assert!(self.death(id).is_none(), "a holder of free memory");
-        self.seg_mut(id).state = State::Live { requested, holder };
+        self.seg_mut(id).state = Occupancy::Live { requested, holder };
     }
 
     /// The live segment of this range, which one stream cache holds. It is `hint`, unless the cache has cut and
     /// coalesced its memory: then segments are cut and joined.
     pub fn live_as_one(&mut self, hint: SegmentId, range: Slab) -> SegmentId {
         let seg = self.seg(hint);
-        let live = matches!(seg.state, State::Live { .. });
+        let live = matches!(seg.state, Occupancy::Live { .. });
         if live && (seg.addr, seg.bytes) == (range.base, range.bytes) {
             return hint;
         }
         let found = self.live_before(range.base);
         debug_assert!(found.is_some(), "a cache's memory is not live");
         let mut id = found.unwrap_or(hint);
-        if let State::Live { requested, .. } = &mut self.seg_mut(id).state {
+        if let Occupancy::Live { requested, .. } = &mut self.seg_mut(id).state {
             // The cache knows.
             *requested = 0;
         }
@@ -533,10 +533,10 @@ impl Segments {
         let seg = self.seg(id);
         debug_assert!(seg.addr < at && at < seg.end(), "split outside");
         let state = match seg.state {
-            State::Live { requested, holder } => State::Live { requested, holder },
-            _ => State::Free(seg.death().cloned().unwrap_or_default()),
+            Occupancy::Live { requested, holder } => Occupancy::Live { requested, holder },
+            _ => Occupancy::Free(seg.death().cloned().unwrap_or_default()),
         };
-        let live = matches!(state, State::Live { .. });
+        let live = matches!(state, Occupancy::Live { .. });
         let second = Segment {
             addr: at,
             bytes: seg.end() - at,
@@ -580,7 +580,7 @@ impl Segments {
     }
 
     fn vacate(&mut self, id: SegmentId) {
-        self.seg_mut(id).state = State::Vacant;
+        self.seg_mut(id).state = Occupancy::Vacant;
         self.spare_segs.push(id);
     }
 }

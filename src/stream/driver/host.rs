@@ -140,18 +140,18 @@ macro_rules! host_slabs {
             _: Option<&$crate::object::Object<Self::Device>>,
             _: $crate::stream::Kind,
         ) -> usize {
-            $crate::stream::host::SLAB_ALIGN
+            $crate::stream::host::SLAB_ALIGN_BYTES
         }
     };
 }
 
 /// Alignment and granularity of slabs, in bytes.
-pub const SLAB_ALIGN: usize = 4096;
+pub const SLAB_ALIGN_BYTES: usize = 4096;
 
-/// The slabs of [`Driver::acquire`], from the host's allocator. `bytes` is a multiple of [`SLAB_ALIGN`].
+/// The slabs of [`Driver::acquire`], from the host's allocator. `bytes` is a multiple of [`SLAB_ALIGN_BYTES`].
 pub fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
     let none = Error::new(kind.exhausted());
-    let layout = Layout::from_size_align(bytes, SLAB_ALIGN).map_err(|_| none)?;
+    let layout = Layout::from_size_align(bytes, SLAB_ALIGN_BYTES).map_err(|_| none)?;
     if bytes == 0 {
         return Err(none);
     }
@@ -169,7 +169,7 @@ pub fn acquire(kind: Kind, bytes: usize, zeroed: bool) -> Result<usize> {
 /// # Safety
 /// `acquire` returned the address for this size, and this is the first call for it.
 pub unsafe fn release(addr: usize, bytes: usize) {
-    if let Ok(layout) = Layout::from_size_align(bytes, SLAB_ALIGN) {
+    if let Ok(layout) = Layout::from_size_align(bytes, SLAB_ALIGN_BYTES) {
         // SAFETY: the caller promises a slab, which was allocated with this layout.
         unsafe { dealloc(ptr::with_exposed_provenance_mut(addr), layout) };
     }
@@ -206,11 +206,11 @@ mod tests {
 
     #[test]
     fn slabs_are_aligned_and_zeroed_and_end() -> Result<()> {
-        let bytes = 3 * SLAB_ALIGN;
+        let bytes = 3 * SLAB_ALIGN_BYTES;
         // The second slab most likely gets the memory of the first one.
         for (zeroed, expected) in [(false, None), (true, Some(0))] {
             let slab = acquire(Kind::Shared, bytes, zeroed)?;
-            assert!(slab.is_multiple_of(SLAB_ALIGN));
+            assert!(slab.is_multiple_of(SLAB_ALIGN_BYTES));
             let content = ptr::with_exposed_provenance_mut::<u8>(slab);
             for at in 0..bytes {
                 // SAFETY: the slab has so many bytes; they are read only where they were zeroed.

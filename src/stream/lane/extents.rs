@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const SLOTS: usize = 64;
 /// Bytes of memory that share a slot. Memory of pools and other memory do not share so many, aligned.
-const SPAN: usize = 256;
+const SLOT_SPAN_BYTES: usize = 256;
 
 /// One entry.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl CachedExtent {
     #[inline(always)]
     fn covers(&self, now: u64, addr: usize, bytes: usize) -> bool {
         let end = addr.wrapping_sub(self.addr).saturating_add(bytes);
-        let is_near = addr ^ self.addr < SPAN;
+        let is_near = addr ^ self.addr < SLOT_SPAN_BYTES;
         self.since == now && is_near && end <= self.bytes
     }
 }
@@ -48,7 +48,7 @@ thread_local! {
 /// Fibonacci hashing (Knuth, vol. 3, 6.4): spans at any power of two get different slots.
 #[inline(always)]
 fn slot(addr: usize) -> usize {
-    let hash = ((addr / SPAN) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = ((addr / SLOT_SPAN_BYTES) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (64 - SLOTS.ilog2())) as usize
 }
 
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn addresses_that_share_a_place_do_not_answer_for_each_other() {
-        let at = |span: usize| span * SPAN;
+        let at = |span: usize| span * SLOT_SPAN_BYTES;
         (1..=1000).for_each(|span| insert(9, at(span), span));
         let kept = (1..=1000).filter(|span| covers(9, [at(*span)], *span));
         let kept = kept.count();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const PAGE: usize = 1 << 16;
+pub const PAGE_BYTES: usize = 1 << 16;
 
 #[derive(Default)]
 pub struct Vm {
@@ -21,13 +21,13 @@ pub struct Vm {
 impl Vm {
     /// None if there are not so many addresses.
     pub fn reserve(&mut self, bytes: usize) -> Option<usize> {
-        assert!(bytes.is_multiple_of(PAGE));
+        assert!(bytes.is_multiple_of(PAGE_BYTES));
         let taken: usize = self.reserved.values().sum();
         if self.narrow.is_some_and(|all| taken + bytes > all) {
             return None;
         }
         let last = self.reserved.iter().next_back();
-        let base = last.map_or(1 << 40, |(base, bytes)| base + bytes + PAGE);
+        let base = last.map_or(1 << 40, |(base, bytes)| base + bytes + PAGE_BYTES);
         self.reserved.insert(base, bytes);
         Some(base)
     }
@@ -59,8 +59,8 @@ impl Vm {
             return false;
         }
         let (base, bytes) = self.reserved.range(..=addr).next_back().expect("reserved");
-        assert!(addr + pages.len() * PAGE <= base + bytes);
-        for (addr, page) in (addr..).step_by(PAGE).zip(pages) {
+        assert!(addr + pages.len() * PAGE_BYTES <= base + bytes);
+        for (addr, page) in (addr..).step_by(PAGE_BYTES).zip(pages) {
             assert!(self.pages.contains(page));
             assert_eq!(self.mapped.insert(addr, *page), None, "mapped over");
         }
@@ -68,7 +68,7 @@ impl Vm {
     }
 
     pub fn unmap(&mut self, addr: usize, count: usize) {
-        for addr in (addr..).step_by(PAGE).take(count) {
+        for addr in (addr..).step_by(PAGE_BYTES).take(count) {
             assert!(self.mapped.remove(&addr).is_some(), "nothing is mapped");
         }
     }

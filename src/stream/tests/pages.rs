@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::hal::{self, UsmPoolInfo};
 use crate::stream::queue::alloc;
-use crate::stream::testing::vm::PAGE;
+use crate::stream::testing::vm::PAGE_BYTES;
 use crate::stream::testing::*;
 use crate::stream::{Kind, UsmPool};
 use std::sync::atomic::Ordering;
@@ -34,17 +34,17 @@ fn scattered_pages_are_compacted<D: AnyFake>() {
     let fixture = Fixture::<D>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
-    let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE_BYTES).unwrap());
     launch_only(&queue, 1, &[]);
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
     assert_eq!(books(&fixture), (4, 4));
     // No more memory and no wait is needed, and the old addresses stay mapped until the launch is complete.
     let waits = fixture.driver.waits();
-    let block = shared(&queue, &pool, 2 * PAGE).unwrap();
+    let block = shared(&queue, &pool, 2 * PAGE_BYTES).unwrap();
     assert!(blocks.iter().all(|old| block != *old));
     assert_eq!((books(&fixture), fixture.driver.waits()), ((4, 6), waits));
-    assert_eq!(reserved(&pool), 4 * PAGE);
+    assert_eq!(reserved(&pool), 4 * PAGE_BYTES);
     fixture.driver.run();
     hal::Queue::<D>::finish(&queue).unwrap();
     // They stay mapped afterwards where that costs nothing.
@@ -52,8 +52,8 @@ fn scattered_pages_are_compacted<D: AnyFake>() {
     assert_eq!(books(&fixture), (4, led));
     // The addresses are used again.
     free_only(&queue, block, &[]).unwrap();
-    let whole = shared(&queue, &pool, 4 * PAGE).unwrap();
-    assert_eq!(reserved(&pool), 6 * PAGE);
+    let whole = shared(&queue, &pool, 4 * PAGE_BYTES).unwrap();
+    assert_eq!(reserved(&pool), 6 * PAGE_BYTES);
     for block in [whole, blocks[1], blocks[3]] {
         free_only(&queue, block, &[]).unwrap();
     }
@@ -71,12 +71,12 @@ fn scattered_pages_are_compacted_when_polled() {
 
 /// Frees a block of three pages, scatters them, compacts two, and leaves all three free.
 fn churn<D: AnyFake>(fixture: &Fixture<D>, queue: &QueueArc<D>, pool: &PoolArc<D>) {
-    let whole = shared(queue, pool, 3 * PAGE).unwrap();
+    let whole = shared(queue, pool, 3 * PAGE_BYTES).unwrap();
     free_only(queue, whole, &[]).unwrap();
-    let blocks = [(); 3].map(|()| shared(queue, pool, PAGE).unwrap());
+    let blocks = [(); 3].map(|()| shared(queue, pool, PAGE_BYTES).unwrap());
     free_only(queue, blocks[0], &[]).unwrap();
     free_only(queue, blocks[2], &[]).unwrap();
-    let pair = shared(queue, pool, 2 * PAGE).unwrap();
+    let pair = shared(queue, pool, 2 * PAGE_BYTES).unwrap();
     free_only(queue, blocks[1], &[]).unwrap();
     free_only(queue, pair, &[]).unwrap();
     launch_only(queue, 1, &[]);
@@ -122,24 +122,24 @@ fn stale_addresses_serve_where_there_are_no_others() {
     let fixture = Fixture::<Polled>::new();
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
-    fixture.driver.vm.lock().unwrap().narrow = Some(9 * PAGE);
-    let [first, between, last] = [2, 1, 2].map(|n| shared(&queue, &pool, n * PAGE).unwrap());
+    fixture.driver.vm.lock().unwrap().narrow = Some(9 * PAGE_BYTES);
+    let [first, between, last] = [2, 1, 2].map(|n| shared(&queue, &pool, n * PAGE_BYTES).unwrap());
     free_only(&queue, first, &[]).unwrap();
     free_only(&queue, last, &[]).unwrap();
-    let four = shared(&queue, &pool, 4 * PAGE).unwrap();
+    let four = shared(&queue, &pool, 4 * PAGE_BYTES).unwrap();
     launch_only(&queue, 1, &[]);
     fixture.driver.run();
     hal::Queue::<Polled>::finish(&queue).unwrap();
     // All nine addresses are taken, and four of them are stale.
     assert_eq!(books(&fixture), (5, 9));
     free_only(&queue, four, &[]).unwrap();
-    let singles = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    let singles = [(); 4].map(|()| shared(&queue, &pool, PAGE_BYTES).unwrap());
     free_only(&queue, singles[0], &[]).unwrap();
     free_only(&queue, singles[2], &[]).unwrap();
-    let pair = shared(&queue, &pool, 2 * PAGE).unwrap();
+    let pair = shared(&queue, &pool, 2 * PAGE_BYTES).unwrap();
     assert!([first, last].contains(&pair));
     let made = fixture.driver.acquires.load(Ordering::Relaxed);
-    assert_eq!((made, reserved(&pool)), (3, 5 * PAGE));
+    assert_eq!((made, reserved(&pool)), (3, 5 * PAGE_BYTES));
     for block in [between, singles[1], singles[3], pair] {
         free_only(&queue, block, &[]).unwrap();
     }
@@ -151,10 +151,10 @@ fn pages_are_released_one_by_one_and_addresses_with_their_pool() {
     let driver = std::sync::Arc::clone(&fixture.driver);
     let pool = fixture.pool(0, 0);
     let queue = fixture.in_order();
-    let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    let blocks = [(); 4].map(|()| shared(&queue, &pool, PAGE_BYTES).unwrap());
     free_only(&queue, blocks[1], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
-    let pair = shared(&queue, &pool, 2 * PAGE).unwrap();
+    let pair = shared(&queue, &pool, 2 * PAGE_BYTES).unwrap();
     assert_eq!(pair, blocks[1], "they lie side by side");
     free_only(&queue, pair, &[]).unwrap();
     free_only(&queue, blocks[0], &[]).unwrap();
@@ -162,7 +162,7 @@ fn pages_are_released_one_by_one_and_addresses_with_their_pool() {
     fixture.driver.run();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
     // With a threshold of 0 only the page in use stays.
-    assert_eq!((books(&fixture), reserved(&pool)), ((1, 1), PAGE));
+    assert_eq!((books(&fixture), reserved(&pool)), ((1, 1), PAGE_BYTES));
     free_only(&queue, blocks[3], &[]).unwrap();
     hal::Queue::<Tracked>::finish(&queue).unwrap();
     drop((queue, pool, fixture));
@@ -173,31 +173,31 @@ fn pages_are_released_one_by_one_and_addresses_with_their_pool() {
 #[test]
 fn a_mapping_that_fails_costs_nothing() {
     let fixture = Fixture::<Tracked>::new();
-    let pool = fixture.pool(4 * PAGE, usize::MAX);
+    let pool = fixture.pool(4 * PAGE_BYTES, usize::MAX);
     let queue = fixture.in_order();
-    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE).unwrap());
+    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE_BYTES).unwrap());
     fixture.driver.vm.lock().unwrap().broken = 100;
     let dry = Some(UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY);
-    assert_eq!(code(shared(&queue, &pool, PAGE)), dry);
-    assert_eq!((books(&fixture), reserved(&pool)), ((3, 3), 3 * PAGE));
+    assert_eq!(code(shared(&queue, &pool, PAGE_BYTES)), dry);
+    assert_eq!((books(&fixture), reserved(&pool)), ((3, 3), 3 * PAGE_BYTES));
     fixture.driver.vm.lock().unwrap().broken = 0;
     free_only(&queue, blocks[0], &[]).unwrap();
     free_only(&queue, blocks[2], &[]).unwrap();
     fixture.driver.vm.lock().unwrap().broken = 100;
     // The memory that could not move is still there.
-    assert_eq!(code(shared(&queue, &pool, 2 * PAGE)), dry);
+    assert_eq!(code(shared(&queue, &pool, 2 * PAGE_BYTES)), dry);
     fixture.driver.vm.lock().unwrap().broken = 0;
-    let one = shared(&queue, &pool, PAGE).unwrap();
+    let one = shared(&queue, &pool, PAGE_BYTES).unwrap();
     assert!([blocks[0], blocks[2]].contains(&one));
-    assert!(shared(&queue, &pool, 2 * PAGE).is_ok());
-    assert_eq!(reserved(&pool), 4 * PAGE);
+    assert!(shared(&queue, &pool, 2 * PAGE_BYTES).is_ok());
+    assert_eq!(reserved(&pool), 4 * PAGE_BYTES);
 }
 
 /// Allocates blocks of these numbers of pages, three live at a time, with only the last one live at the end.
 fn climb(queue: &QueueArc<Polled>, pool: &PoolArc<Polled>) -> (Vec<(usize, usize)>, usize) {
     let (mut all, mut live) = (Vec::new(), Vec::new());
     for pages in [1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 1] {
-        let block = shared(queue, pool, pages * PAGE).unwrap();
+        let block = shared(queue, pool, pages * PAGE_BYTES).unwrap();
         all.push((block, pages));
         live.push(block);
         if live.len() > 2 {
@@ -225,14 +225,14 @@ fn addresses_of_released_memory_are_not_reused() {
         .unwrap();
     assert_eq!(books(&fixture), (0, 0));
     // The addresses are used again, and no queue caches the memory.
-    let blocks = [(); 60].map(|()| shared(&other, &pool, PAGE).unwrap());
+    let blocks = [(); 60].map(|()| shared(&other, &pool, PAGE_BYTES).unwrap());
     for block in blocks {
         free_only(&queue, block, &[]).unwrap();
     }
     let (all, last) = climb(&queue, &pool);
     let vm = fixture.driver.vm.lock().unwrap();
     for (block, pages) in all {
-        for page in (block..).step_by(PAGE).take(pages) {
+        for page in (block..).step_by(PAGE_BYTES).take(pages) {
             assert!(vm.mapped.contains_key(&page), "nothing is at {page:#x}");
         }
     }

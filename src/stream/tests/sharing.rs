@@ -5,7 +5,7 @@ use crate::hal::answers::LinearRows;
 use crate::hal::{self, UsmAllocInfo};
 use crate::object::OutHandle;
 use crate::stream::queue::{alloc, reusable};
-use crate::stream::testing::vm::PAGE;
+use crate::stream::testing::vm::PAGE_BYTES;
 use crate::stream::testing::*;
 use crate::stream::{Event, Kind};
 use std::sync::Arc;
@@ -31,13 +31,13 @@ fn an_exported_page_is_never_reused_or_moved<D: AnyFake>() {
     let memory = &fixture.context.domain().memory;
     let pool = fixture.pool(0, usize::MAX);
     let queue = fixture.in_order();
-    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE));
+    let blocks = [(); 3].map(|()| shared(&queue, &pool, PAGE_BYTES));
     let block = memory.find(blocks[1]).unwrap().block;
     let pages = memory.pages_at(&block).unwrap();
     assert_eq!(pages.len(), 1);
     assert_eq!(
         (pages[0].0, pages[0].1.bytes),
-        (blocks[1] as u64, PAGE as u64)
+        (blocks[1] as u64, PAGE_BYTES as u64)
     );
     memory.pin(blocks[1] as u64);
     memory.pin(blocks[1] as u64);
@@ -54,8 +54,8 @@ fn an_exported_page_is_never_reused_or_moved<D: AnyFake>() {
     pool.core().trim(0);
     let held = |page| fixture.driver.vm.lock().unwrap().pages.contains(&page);
     assert!(held(pages[0].1.name), "a trim leaves it");
-    let large = shared(&queue, &pool, 3 * PAGE);
-    assert!(!(large..large + 3 * PAGE).contains(&blocks[1]));
+    let large = shared(&queue, &pool, 3 * PAGE_BYTES);
+    assert!(!(large..large + 3 * PAGE_BYTES).contains(&blocks[1]));
     let own = |addr: u64| {
         fixture
             .driver

@@ -80,8 +80,8 @@ const KERNEL: &std::ffi::CStr = c"sum";
 const BYTES: usize = 4096;
 const QUEUES: usize = 4;
 /// A step of growth: a page of the largest that a device with so much memory has.
-const STEP: usize = 64 << 20;
-const MEMORY: usize = 128 << 30;
+const STEP_BYTES: usize = 64 << 20;
+const MEMORY_BYTES: usize = 128 << 30;
 /// Addresses for as many steps as are made here, which valgrind has room for.
 const RESERVED_BYTES: usize = 48 << 30;
 
@@ -185,7 +185,7 @@ impl Fixture {
         );
 
         // SAFETY: nobody has asked for the device's memory yet.
-        unsafe { (driver.scripted_memory)(MEMORY) };
+        unsafe { (driver.scripted_memory)(MEMORY_BYTES) };
 
         let folder = built().parent().expect("above deps/").to_owned();
         // SAFETY: no other thread runs yet.
@@ -343,7 +343,7 @@ impl Fixture {
                     urEnqueueUSMDeviceAllocExp(
                         queue,
                         null_mut(),
-                        STEP,
+                        STEP_BYTES,
                         null(),
                         count,
                         waits,
@@ -476,15 +476,18 @@ impl Fixture {
                 if at == 0 {
                     ok!(
                         self.driver,
-                        cuMemAddressReserve(&mut at, RESERVED_BYTES, STEP, 0, 0)
+                        cuMemAddressReserve(&mut at, RESERVED_BYTES, STEP_BYTES, 0, 0)
                     );
                 }
-                self.next.set(at + STEP as u64);
+                self.next.set(at + STEP_BYTES as u64);
                 let mut piece = 0;
                 let (what, who) = (&raw const PAGE, &raw const ACCESS);
-                ok!(self.driver, cuMemCreate(&mut piece, STEP, what.cast(), 0));
-                ok!(self.driver, cuMemMap(at, STEP, 0, piece, 0));
-                ok!(self.driver, cuMemSetAccess(at, STEP, who.cast(), 1));
+                ok!(
+                    self.driver,
+                    cuMemCreate(&mut piece, STEP_BYTES, what.cast(), 0)
+                );
+                ok!(self.driver, cuMemMap(at, STEP_BYTES, 0, piece, 0));
+                ok!(self.driver, cuMemSetAccess(at, STEP_BYTES, who.cast(), 1));
             }
         }
     }

@@ -25,13 +25,13 @@ pub struct Pool {
 pub struct Block {
     pool: usize,
     bytes: usize,
-    state: State,
+    state: BlockState,
     /// Whether its free was submitted to a stream.
     freed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum BlockState {
     /// Allocated, but not reached by its stream yet.
     Coming,
     Live,
@@ -63,7 +63,7 @@ impl FakeDriver {
             let free = self
                 .pooled
                 .iter()
-                .find(|(_, block)| block.pool == pool && block.state == State::Free);
+                .find(|(_, block)| block.pool == pool && block.state == BlockState::Free);
             let Some(at) = free.map(|(at, _)| *at) else {
                 return;
             };
@@ -91,7 +91,11 @@ impl FakeDriver {
             return;
         };
         let (pool, bytes) = (block.pool, block.bytes);
-        block.state = if free { State::Free } else { State::Live };
+        block.state = if free {
+            BlockState::Free
+        } else {
+            BlockState::Live
+        };
         if free {
             let start: *mut u8 = std::ptr::with_exposed_provenance_mut(at);
             // SAFETY: a block of the pool without another user.
@@ -122,7 +126,7 @@ impl FakeDriver {
             return OUT_OF_MEMORY;
         };
         let again = self.pooled.iter().find(|(_, block)| {
-            (block.pool, block.bytes, block.state) == (name, bytes, State::Free)
+            (block.pool, block.bytes, block.state) == (name, bytes, BlockState::Free)
         });
         let at = match again.map(|(at, _)| *at) {
             Some(at) => at,
@@ -141,7 +145,7 @@ impl FakeDriver {
         let new = Block {
             pool: name,
             bytes,
-            state: State::Coming,
+            state: BlockState::Coming,
             freed: false,
         };
         self.pooled.insert(at, new);
@@ -152,7 +156,7 @@ impl FakeDriver {
 
     /// Removes a destroyed pool when its last block is free.
     fn bury(&mut self, name: usize) {
-        let used = |block: &Block| block.pool == name && block.state != State::Free;
+        let used = |block: &Block| block.pool == name && block.state != BlockState::Free;
         let dead = self.pools.get(&name).is_some_and(|pool| pool.dead);
         if dead && !self.pooled.values().any(used) {
             self.trim(name, 0);
@@ -173,7 +177,7 @@ impl FakeDriver {
         let found = self.pooled.range(..=at).next_back();
         if let Some((start, block)) = found
             && at - start < block.bytes
-            && block.state != State::Live
+            && block.state != BlockState::Live
         {
             let _ = self.broken::<()>("use of memory that is not allocated then");
         }

@@ -18,7 +18,7 @@ use crate::cu::{Api, LAUNCH, RelaxedCapture, check, launch_of};
 const PTX: &str = concat!(include_str!("fill.ptx"), "\0");
 
 /// Work-items of a work-group.
-pub const GROUP: u32 = 256;
+pub const GROUP_ITEMS: u32 = 256;
 
 /// Most work-groups of a launch, enough for any device. Each loops over its share.
 const MAX_GROUPS: u64 = 1024;
@@ -226,8 +226,8 @@ fn launch<const N: usize>(
         std::ptr::from_ref(value).cast_mut().cast(),
         (&raw const length).cast_mut().cast(),
     ];
-    let groups = count.div_ceil(u64::from(GROUP)).clamp(1, MAX_GROUPS) as u32;
-    let config = launch_of([groups, 1, 1], [GROUP, 1, 1], stream);
+    let groups = count.div_ceil(u64::from(GROUP_ITEMS)).clamp(1, MAX_GROUPS) as u32;
+    let config = launch_of([groups, 1, 1], [GROUP_ITEMS, 1, 1], stream);
     // SAFETY: function and stream are alive, and there are all of the function's parameters. The driver
     // ignores one more. The caller keeps the range until the command has ended.
     let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };

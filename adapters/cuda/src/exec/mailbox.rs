@@ -34,7 +34,7 @@ use ur::object::Result;
 use ur::object::env::Env;
 use ur::sync::{Mutex, rank};
 
-use super::fill::{self, GROUP};
+use super::fill::{self, GROUP_ITEMS};
 use super::gpu::Gpu;
 use crate::cu::sys::CUstream;
 use crate::cu::{Api, LAUNCH, RelaxedCapture, check, launch_of};
@@ -238,7 +238,7 @@ impl Mailbox {
             (&raw const self.memory).cast_mut().cast(),
             (&raw const self.launch).cast_mut().cast(),
         ];
-        let config = launch_of([1; 3], [GROUP, 1, 1], stream);
+        let config = launch_of([1; 3], [GROUP_ITEMS, 1, 1], stream);
         // SAFETY: the function has these two parameters; the caller's stream is alive. Each fill's caller
         // promises its range until the command has ended.
         let code = unsafe { gpu.api.launch(&config, function, params.as_ptr(), null()) };

@@ -27,7 +27,7 @@ const DESCRIPTOR: CUmemAllocationHandleType =
 const GLOBAL: u32 = 1;
 
 /// Least number of pages that a device's memory is divided into.
-const PAGES: usize = 1 << 8;
+const MIN_PAGES_PER_DEVICE: usize = 1 << 8;
 
 /// Limit on the bytes of a page, however large the device's memory is.
 const MAX_PAGE_SHARE_BYTES: usize = 128 << 20;
@@ -316,7 +316,7 @@ impl Pages {
 
 /// Bytes of the largest page of a device with `total` bytes whose smallest page has `least`.
 fn largest_page(least: usize, total: usize) -> usize {
-    let share = (total / PAGES + 1).next_power_of_two() / 2;
+    let share = (total / MIN_PAGES_PER_DEVICE + 1).next_power_of_two() / 2;
     share.clamp(least, least.max(MAX_PAGE_SHARE_BYTES))
 }
 

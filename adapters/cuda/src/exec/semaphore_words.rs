@@ -18,11 +18,11 @@ const BLOCK_BYTES: usize = 4096;
 /// The semaphore words of one context.
 #[derive(Default)]
 pub struct SemaphoreWords {
-    state: Mutex<State>,
+    state: Mutex<WordBlocks>,
 }
 
 #[derive(Default)]
-struct State {
+struct WordBlocks {
     blocks: Vec<usize>,
     free: Vec<SemaphoreWord>,
 }

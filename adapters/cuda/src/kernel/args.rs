@@ -31,7 +31,7 @@ pub struct Packed {
 const MAX_ARGS_BYTES: usize = 32 << 10;
 
 /// Bytes of alignment of a local argument. A smaller one is aligned to its size, rounded up to a power of 2.
-const LOCAL_ALIGN: usize = 128;
+const LOCAL_ALIGN_BYTES: usize = 128;
 
 impl Packed {
     /// Makes room for this many bytes, zeroed.
@@ -253,7 +253,7 @@ pub fn pack(
     locals.sort_unstable();
     let mut local = 0usize;
     for (index, bytes) in locals {
-        let align = bytes.max(1).next_power_of_two().min(LOCAL_ALIGN);
+        let align = bytes.max(1).next_power_of_two().min(LOCAL_ALIGN_BYTES);
         local = local.next_multiple_of(align);
         words.number(layout[index], local);
         local = local

@@ -34,7 +34,7 @@ struct Value {
 
 /// Whether something happened, and when.
 #[derive(Default)]
-pub struct State {
+pub struct SignalState {
     value: Mutex<Value>,
     changed: Condvar,
     /// Where the value is instead, for other processes.
@@ -70,7 +70,7 @@ impl Words {
     }
 }
 
-impl State {
+impl SignalState {
     fn shared(file: &Arc<Mapped>, index: usize) -> Self {
         let file = Arc::clone(file);
         let shared = Some(Words { file, index });
@@ -161,7 +161,7 @@ pub struct Event {
     is_timed: bool,
     counter: Option<ze_event_counter_based_flags_t>,
     /// None for a counter-based event that was never signalled.
-    state: Mutex<Option<Arc<State>>>,
+    state: Mutex<Option<Arc<SignalState>>>,
     signal: ze_event_scope_flags_t,
     wait: ze_event_scope_flags_t,
     /// The capture that signals the event, and the copy that stands for it there.
@@ -177,7 +177,7 @@ impl Event {
     }
 
     /// The state that a wait of now is for.
-    pub fn waited(&self) -> Answer<Arc<State>> {
+    pub fn waited(&self) -> Answer<Arc<SignalState>> {
         hold(&self.state)
             .clone()
             .ok_or(ZE_RESULT_ERROR_INVALID_ARGUMENT)
@@ -212,7 +212,7 @@ impl Event {
     }
 
     /// The state that a signal of now sets.
-    pub fn signalled(&self) -> Arc<State> {
+    pub fn signalled(&self) -> Arc<SignalState> {
         *hold(&self.inside) = None;
         let mut state = hold(&self.state);
         match &*state {
@@ -222,7 +222,7 @@ impl Event {
     }
 
     /// The state, if the event is a pool's: only that is the host's to change.
-    fn changeable(&self) -> Answer<Arc<State>> {
+    fn changeable(&self) -> Answer<Arc<SignalState>> {
         match self.counter {
             Some(_) => Err(ZE_RESULT_ERROR_INVALID_ARGUMENT),
             None => self.waited(),
@@ -404,7 +404,7 @@ entries! {
             is_timed: own.flags & TIMED != 0,
             counter,
             state: Mutex::new(counter.is_none().then(|| match &own.file {
-                Some(file) => Arc::new(State::shared(file, index)),
+                Some(file) => Arc::new(SignalState::shared(file, index)),
                 None => Arc::default(),
             })),
             pool: Some((own, pool, index)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ze::*;
 
 use crate::entry::{Answer, array, given, put};
-use crate::event::State;
+use crate::event::SignalState;
 use crate::object::{Objects, hold};
 use crate::worker::Worker;
 use crate::{context, device, list, script};
@@ -21,7 +21,7 @@ unsafe impl Send for Queue {}
 unsafe impl Sync for Queue {}
 
 pub struct Fence {
-    state: Mutex<Arc<State>>,
+    state: Mutex<Arc<SignalState>>,
 }
 
 pub static QUEUES: Objects<Queue> = Objects::of("command queue");
@@ -103,7 +103,7 @@ entries! {
         get(queue)?;
         let desc = given(desc)?;
         given(out)?;
-        let state = Arc::<State>::default();
+        let state = Arc::<SignalState>::default();
         if desc.flags & ZE_FENCE_FLAG_SIGNALED != 0 {
             state.set(0, 0);
         }

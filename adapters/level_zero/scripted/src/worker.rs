@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ze::*;
 
 use crate::entry::Answer;
-use crate::event::{self, Event, SLICE, State};
+use crate::event::{self, Event, SLICE, SignalState};
 use crate::image::{Image, Part, Using};
 use crate::kernel::Launch;
 use crate::object::hold;
@@ -86,10 +86,10 @@ pub struct Step {
 
 /// A command as it is executed once.
 struct Bound {
-    waits: Vec<Arc<State>>,
+    waits: Vec<Arc<SignalState>>,
     work: Arc<Work>,
-    asked: Vec<Arc<State>>,
-    signal: Option<Arc<State>>,
+    asked: Vec<Arc<SignalState>>,
+    signal: Option<Arc<SignalState>>,
     /// The uses of objects.
     uses: Vec<Using>,
 }
@@ -166,7 +166,7 @@ pub fn uses(start: usize, bytes: usize) -> bool {
 }
 
 /// Whether a command that was submitted, and has not begun, signals an event of this state.
-pub fn signals(state: &Arc<State>) -> bool {
+pub fn signals(state: &Arc<SignalState>) -> bool {
     let all: Vec<_> = hold(&ALL).iter().filter_map(Weak::upgrade).collect();
     let is_it = |command: &Bound| {
         let signal = command.signal.as_ref();
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     /// Submits a command that sets a fence.
-    pub fn submit_fence(&self, fence: Arc<State>) -> Answer {
+    pub fn submit_fence(&self, fence: Arc<SignalState>) -> Answer {
         self.shared.present()?;
         let command = Bound {
             waits: Vec::new(),
@@ -368,7 +368,7 @@ impl Work {
 
     /// # Safety
     /// The addresses are of memory that the command may use.
-    unsafe fn run(&self, asked: &[Arc<State>]) -> Answer {
+    unsafe fn run(&self, asked: &[Arc<SignalState>]) -> Answer {
         match self {
             Work::Nothing => Ok(()),
             Work::Copy { to, from, bytes } => {

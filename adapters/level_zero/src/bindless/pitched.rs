@@ -13,7 +13,7 @@ use crate::exec;
 use crate::lz::*;
 
 /// The largest element in bytes.
-const MAX_ELEMENT: usize = 16;
+const MAX_ELEMENT_BYTES: usize = 16;
 
 /// `urUSMPitchedAllocExp`: the address, and the bytes from row to row. Memory of a pool, freed as any other.
 ///
@@ -33,7 +33,7 @@ pub fn alloc(
     let query = context.api.zeMemGetPitchFor2dImage;
     let query = query.ok_or(Error::unsupported())?;
     ensure(width > 0, UR_RESULT_ERROR_INVALID_USM_SIZE)?;
-    let known = height > 0 && element.is_power_of_two() && element <= MAX_ELEMENT;
+    let known = height > 0 && element.is_power_of_two() && element <= MAX_ELEMENT_BYTES;
     ensure(known, UR_RESULT_ERROR_INVALID_VALUE)?;
     let too_large = Error::new(UR_RESULT_ERROR_INVALID_USM_SIZE);
     // What exceeds the device's memory is not asked about: the driver may count in fewer bits.

@@ -44,11 +44,11 @@ pub struct Batch {
     /// Whether a batch is not submitted. Only the lane's submitter sets it: while it reads false, the submitter needs no
     /// lock, and the immediate list is its own.
     is_pending: AtomicBool,
-    state: Mutex<State, { rank::DRIVER }>,
+    state: Mutex<Batches, { rank::DRIVER }>,
 }
 
 #[derive(Default)]
-struct State {
+struct Batches {
     pending: Option<Pending>,
     /// Submitted batches, the oldest first.
     submitted: VecDeque<Submitted>,
@@ -164,7 +164,7 @@ impl Batch {
         {
             self.submit_locked(stream, &mut state)?;
         }
-        let State { pending, submitted } = &mut *state;
+        let Batches { pending, submitted } = &mut *state;
         let pending = match pending {
             Some(pending) => pending,
             none => {
@@ -206,7 +206,7 @@ impl Batch {
         }
     }
 
-    fn submit_locked(&self, stream: &Stream, state: &mut State) -> Result<()> {
+    fn submit_locked(&self, stream: &Stream, state: &mut Batches) -> Result<()> {
         let Some(own) = &mut state.pending else {
             return Ok(());
         };

@@ -37,7 +37,7 @@ pub struct Submission(Arc<CompiledList>);
 const APPEND: &str = "ZE_experimental_immediate_command_list_append";
 
 /// The least commands for which a list pays.
-const LEAST: usize = 2;
+const MIN_COMMANDS: usize = 2;
 
 /// Compiles commands from an index on: as many in a row as a list can hold.
 pub fn compile(
@@ -53,7 +53,7 @@ pub fn compile(
         .iter()
         .take_while(|step| holds(context, step.work))
         .count();
-    if count < LEAST {
+    if count < MIN_COMMANDS {
         return None;
     }
     let works: Vec<_> = rest[..count].iter().map(|step| step.work.clone()).collect();

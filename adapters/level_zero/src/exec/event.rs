@@ -66,7 +66,7 @@ pub struct Events {
     without_counters: AtomicBool,
     /// Whether a list waits for the host for ever.
     is_stuck: AtomicBool,
-    state: Mutex<State, { rank::LEAF }>,
+    state: Mutex<SpareEvents, { rank::LEAF }>,
 }
 
 impl Default for Events {
@@ -80,7 +80,7 @@ impl Default for Events {
 }
 
 #[derive(Default)]
-struct State {
+struct SpareEvents {
     /// Counter-based events, each with its device.
     markers: Vec<(usize, ze_event_handle_t)>,
     /// Events of pools that may be reset, by kind.
@@ -101,14 +101,14 @@ struct Pool {
 const POOL_EVENTS: u32 = 64;
 
 /// How long a wait leaves the polling to the driver.
-const POLLED: Duration = Duration::from_micros(200);
+const DRIVER_POLL_TIME: Duration = Duration::from_micros(200);
 /// The part of its time so far that a wait sleeps before it queries again.
-const SLEPT: u32 = 32;
+const SLEEP_SHARE: u32 = 32;
 /// The longest sleep between two queries of a wait.
-const SLEEP: Duration = Duration::from_micros(500);
+const MAX_SLEEP: Duration = Duration::from_micros(500);
 
 /// Pending events that a request for an event queries at most.
-const QUERIES: usize = 4;
+const MAX_PENDING_QUERIES: usize = 4;
 
 impl Event {
     /// An event that no list signals yet.
@@ -226,7 +226,7 @@ impl Event {
     /// between queries, each time for a small part of what it has waited.
     pub fn block(&self) -> Result<()> {
         let synchronize = self.context.api.zeEventHostSynchronize;
-        let mut slice = POLLED.as_nanos() as u64;
+        let mut slice = DRIVER_POLL_TIME.as_nanos() as u64;
         let start = Instant::now();
         let raw = self.raw()?;
         loop {
@@ -236,7 +236,7 @@ impl Event {
                 code => return check(code, "zeEventHostSynchronize"),
             }
             slice = 0;
-            std::thread::sleep((start.elapsed() / SLEPT).min(SLEEP));
+            std::thread::sleep((start.elapsed() / SLEEP_SHARE).min(MAX_SLEEP));
         }
     }
 
@@ -310,7 +310,7 @@ fn is_complete(api: &Api, raw: ze_event_handle_t) -> bool {
 pub struct Markers(VecDeque<Arc<Event>>);
 
 /// Markers that a lane keeps at most.
-const KEPT: usize = 128;
+const MAX_KEPT_MARKERS: usize = 128;
 
 impl Markers {
     /// A marker that nobody else holds. None if the one asked about is in use: the next call asks about another one.
@@ -323,7 +323,10 @@ impl Markers {
 
     /// Keeps a new marker, unless the user's settings forbid it. One of a pool must be reset before it is used again.
     pub fn keep(&mut self, marker: &Arc<Event>) {
-        if marker.is_counter_based && self.0.len() < KEPT && Settings::get().caches_events {
+        if marker.is_counter_based
+            && self.0.len() < MAX_KEPT_MARKERS
+            && Settings::get().caches_events
+        {
             self.0.push_back(Arc::clone(marker));
         }
     }
@@ -340,13 +343,13 @@ pub struct Waits {
 }
 
 /// Events that a list waits for before it needs a marker, which nobody else may ask for.
-const UNMARKED: usize = 32;
+const MAX_UNMARKED_EVENTS: usize = 32;
 
 impl Waits {
     /// Keeps an event that the list waits for. Returns whether the list needs a marker.
     pub fn keep(&mut self, event: &Arc<Event>) -> bool {
         self.last.push(Arc::clone(event));
-        self.last.len() >= UNMARKED
+        self.last.len() >= MAX_UNMARKED_EVENTS
     }
 
     /// Adds the list's next marker. Returns what the list waits for no more: its drop returns events to the cache, whose
@@ -455,13 +458,13 @@ fn pool(context: &NativeContext, flags: ze_event_pool_flags_t) -> Result<ze_even
     Ok(raw)
 }
 
-impl State {
+impl SpareEvents {
     /// An event of this kind that may be reset. The pending ones are queried in turn, so that one which is never
     /// signalled does not hide others.
     fn unused(&mut self, api: &Api, kind: Kind) -> Option<ze_event_handle_t> {
         let pending = &mut self.pending[kind as usize];
         let complete = || {
-            for _ in 0..pending.len().min(QUERIES) {
+            for _ in 0..pending.len().min(MAX_PENDING_QUERIES) {
                 let raw = pending.pop_front()?;
                 if is_complete(api, raw) {
                     return Some(raw);

@@ -27,7 +27,7 @@ pub struct List {
 }
 
 /// Fills between two questions, which cost about as much as a tenth of a fill.
-const FILLS: u32 = 64;
+const FILLS_PER_QUERY: u32 = 64;
 
 impl List {
     pub fn immediate(
@@ -70,7 +70,9 @@ impl List {
         self.fills.store(fills, Ordering::Relaxed);
         match self.synchronize {
             // A captured list cannot be waited for.
-            Some(synchronize) if fills.is_multiple_of(FILLS) && !graph::is_captured(self) => {
+            Some(synchronize)
+                if fills.is_multiple_of(FILLS_PER_QUERY) && !graph::is_captured(self) =>
+            {
                 // SAFETY: a live immediate list, whose submitter this is.
                 match unsafe { synchronize(self.raw, 0) } {
                     ZE_RESULT_NOT_READY => Ok(()),

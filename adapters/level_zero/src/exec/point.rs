@@ -19,11 +19,11 @@ pub type Signal = stream::Signal<Stream>;
 pub struct Point {
     context: Arc<NativeContext>,
     device: Arc<Object<Device>>,
-    state: Mutex<State, { rank::LEAF }>,
+    state: Mutex<PointState, { rank::LEAF }>,
 }
 
 #[derive(Default)]
-struct State {
+struct PointState {
     is_signalled: bool,
     event: Option<Arc<Event>>,
 }
@@ -31,7 +31,7 @@ struct State {
 impl Point {
     /// The event that a list has to wait for. None if the point is signalled.
     pub fn event(&self) -> Result<Option<Arc<Event>>> {
-        let known = |state: &State| match state.is_signalled {
+        let known = |state: &PointState| match state.is_signalled {
             true => Some(None),
             false => state.event.clone().map(Some),
         };

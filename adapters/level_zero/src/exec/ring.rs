@@ -18,11 +18,11 @@ use crate::context::NativeContext;
 use crate::lz::*;
 
 /// Events of a ring.
-const EVENTS: u32 = 64;
+const RING_EVENTS: u32 = 64;
 
 /// The word of the page with the number of signals so far, and the first of the pool's handle.
-const CURRENT: usize = 0;
-const HANDLE: usize = 8;
+const CURRENT_WORD: usize = 0;
+const HANDLE_START_WORD: usize = 8;
 const HANDLE_WORDS: usize = size_of::<ze_ipc_event_pool_handle_t>() / size_of::<u64>();
 
 pub struct Ring {
@@ -32,7 +32,7 @@ pub struct Ring {
     export: Option<(ze_ipc_event_pool_handle_t, OwnedFd)>,
     page: SharedPage,
     /// Made when first needed.
-    events: Mutex<[Option<ze_event_handle_t>; EVENTS as usize], { rank::LEAF }>,
+    events: Mutex<[Option<ze_event_handle_t>; RING_EVENTS as usize], { rank::LEAF }>,
 }
 
 /// The descriptor in a driver's handle: it stands first.
@@ -53,8 +53,8 @@ pub fn set_descriptor(data: &mut [std::ffi::c_char], number: i32) {
 
 /// The place of the process in a handle of a pool of Intel's newer drivers, and of a byte that is not 0 in such a
 /// handle of events that the host sees. It is 0 in older drivers' handles.
-const PROCESS: usize = 28;
-const IS_NAMED: usize = 26;
+const PROCESS_BYTE: usize = 28;
+const IS_NAMED_BYTE: usize = 26;
 
 /// The bytes of a driver's handle of a pool for another process, without this process in them. The opener's driver would
 /// look in this process for the descriptor that the opener puts in. A driver uses the descriptor as it is where no process
@@ -62,9 +62,9 @@ const IS_NAMED: usize = 26;
 fn unnamed(handle: &ze_ipc_event_pool_handle_t) -> [u8; size_of::<ze_ipc_event_pool_handle_t>()] {
     let mut bytes = handle.data.map(std::ffi::c_char::cast_unsigned);
     let own = std::process::id().to_ne_bytes();
-    let is_named = bytes[IS_NAMED] != 0 && bytes[PROCESS..].starts_with(&own);
+    let is_named = bytes[IS_NAMED_BYTE] != 0 && bytes[PROCESS_BYTE..].starts_with(&own);
     if is_named {
-        bytes[PROCESS..PROCESS + own.len()].fill(0);
+        bytes[PROCESS_BYTE..PROCESS_BYTE + own.len()].fill(0);
     }
     bytes
 }
@@ -77,7 +77,7 @@ impl Ring {
         let api = context.api;
         let desc = ze_event_pool_desc_t {
             flags: ZE_EVENT_POOL_FLAG_HOST_VISIBLE | ZE_EVENT_POOL_FLAG_IPC,
-            count: EVENTS,
+            count: RING_EVENTS,
             ..Default::default()
         };
         let page = SharedPage::new()?;
@@ -91,7 +91,7 @@ impl Ring {
             pool,
             export: None,
             page,
-            events: Mutex::new([None; EVENTS as usize]),
+            events: Mutex::new([None; RING_EVENTS as usize]),
         };
         let mut handle = ze_ipc_event_pool_handle_t::default();
         // SAFETY: a live pool, and room for the handle.
@@ -99,7 +99,7 @@ impl Ring {
         let file = duplicate(descriptor_of(&handle.data)).map_err(|_| Error::unsupported())?;
         let bytes = unnamed(&handle);
         let words = bytes.as_chunks::<{ size_of::<u64>() }>().0;
-        for (to, from) in own.page.words()[HANDLE..].iter().zip(words) {
+        for (to, from) in own.page.words()[HANDLE_START_WORD..].iter().zip(words) {
             to.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
         }
         own.export = Some((handle, file));
@@ -117,7 +117,7 @@ impl Ring {
         };
         let page = SharedPage::open(page)?;
         let mut handle = ze_ipc_event_pool_handle_t::default();
-        let words = page.words()[HANDLE..].iter().take(HANDLE_WORDS);
+        let words = page.words()[HANDLE_START_WORD..].iter().take(HANDLE_WORDS);
         let bytes = words.flat_map(|word| word.load(Ordering::Acquire).to_ne_bytes());
         for (to, from) in handle.data.iter_mut().zip(bytes) {
             *to = from.cast_signed();
@@ -136,7 +136,7 @@ impl Ring {
             pool,
             export: None,
             page,
-            events: Mutex::new([None; EVENTS as usize]),
+            events: Mutex::new([None; RING_EVENTS as usize]),
         })
     }
 
@@ -155,18 +155,18 @@ impl Ring {
 
     /// The event of the last signal.
     pub fn current(&self) -> Result<ze_event_handle_t> {
-        self.event(self.page.words()[CURRENT].load(Ordering::Acquire))
+        self.event(self.page.words()[CURRENT_WORD].load(Ordering::Acquire))
     }
 
     /// The event of the next signal, which is current from now on. `OUT_OF_RESOURCES` while its last signal is pending:
     /// as many others are.
     pub fn advance(&self) -> Result<ze_event_handle_t> {
-        let current = &self.page.words()[CURRENT];
+        let current = &self.page.words()[CURRENT_WORD];
         // Signals of one event come one at a time.
         let next = current.load(Ordering::Relaxed).wrapping_add(1);
         let event = self.event(next)?;
         let api = self.context.api;
-        if next >= u64::from(EVENTS) {
+        if next >= u64::from(RING_EVENTS) {
             // SAFETY: a live event.
             let code = unsafe { (api.zeEventQueryStatus)(event) };
             ensure(
@@ -182,7 +182,7 @@ impl Ring {
     }
 
     fn event(&self, number: u64) -> Result<ze_event_handle_t> {
-        let index = (number % u64::from(EVENTS)) as u32;
+        let index = (number % u64::from(RING_EVENTS)) as u32;
         let mut events = self.events.lock();
         let slot = &mut events[index as usize];
         if let Some(event) = slot {
@@ -240,13 +240,13 @@ mod tests {
 
     #[test]
     fn a_newer_drivers_handle_loses_its_process() {
-        let mut bytes = vec![(0, 7), (IS_NAMED, 3)];
+        let mut bytes = vec![(0, 7), (IS_NAMED_BYTE, 3)];
         let without = unnamed(&handle(&bytes));
         let own = std::process::id().to_ne_bytes();
-        bytes.extend((PROCESS..).zip(own));
+        bytes.extend((PROCESS_BYTE..).zip(own));
         assert_eq!(unnamed(&handle(&bytes)), without);
         // Flags of an older driver that happen to be this number.
-        let old: Vec<_> = (PROCESS..).zip(own).collect();
-        assert_eq!(unnamed(&handle(&old))[PROCESS..PROCESS + 4], own);
+        let old: Vec<_> = (PROCESS_BYTE..).zip(own).collect();
+        assert_eq!(unnamed(&handle(&old))[PROCESS_BYTE..PROCESS_BYTE + 4], own);
     }
 }

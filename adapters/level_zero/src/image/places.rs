@@ -34,7 +34,7 @@ pub struct Places {
     shape: ImageShape,
     /// In the context's order of devices.
     places: Box<[Place]>,
-    state: Mutex<State, { rank::DRIVER }>,
+    state: Mutex<ImageCopies, { rank::DRIVER }>,
 }
 
 /// A description without a chain.
@@ -51,7 +51,7 @@ struct Place {
 }
 
 #[derive(Default)]
-struct State {
+struct ImageCopies {
     places: Box<[PlaceState]>,
     /// Host memory of the driver's for all pixels, packed.
     staging: Option<usize>,
@@ -90,9 +90,9 @@ impl Places {
             desc: Description(desc),
             shape,
             places: devices.iter().map(place).collect(),
-            state: Mutex::new(State {
+            state: Mutex::new(ImageCopies {
                 places: devices.iter().map(|_| PlaceState::default()).collect(),
-                ..State::default()
+                ..ImageCopies::default()
             }),
         })
     }
@@ -160,7 +160,12 @@ impl Places {
     }
 
     /// Copies the image to a place from another one.
-    fn fetch(&self, state: &mut State, lane: &Stream, (me, from): (usize, usize)) -> Result<()> {
+    fn fetch(
+        &self,
+        state: &mut ImageCopies,
+        lane: &Stream,
+        (me, from): (usize, usize),
+    ) -> Result<()> {
         let (memory, filled) = self.copy_to_host(state, lane, from)?;
         // Until the lane has what waits for that copy.
         state.places[from].is_broken = true;
@@ -184,7 +189,7 @@ impl Places {
     /// the memory, and the end of the copy.
     fn copy_to_host(
         &self,
-        state: &mut State,
+        state: &mut ImageCopies,
         lane: &Stream,
         from: usize,
     ) -> Result<(Pitched, Arc<Event>)> {
@@ -248,7 +253,7 @@ impl Places {
     }
 }
 
-impl State {
+impl ImageCopies {
     fn is_written_on(&mut self, me: usize) {
         for (at, place) in self.places.iter_mut().enumerate() {
             place.is_current = at == me;

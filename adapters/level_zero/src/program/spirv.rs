@@ -15,7 +15,7 @@ pub struct Constant {
 /// The first word of a module.
 const MAGIC: u32 = 0x0723_0203;
 /// Words before the first instruction.
-const HEADER: usize = 5;
+const HEADER_WORDS: usize = 5;
 
 // Instructions, and the decoration, by the specification's numbers.
 const TYPE_INT: u16 = 21;
@@ -45,7 +45,7 @@ pub fn constants(code: &[u8]) -> Option<Vec<Constant>> {
         return None;
     }
     let words: Vec<u32> = code.chunks_exact(4).map(word).collect();
-    let mut rest = words.get(HEADER..)?;
+    let mut rest = words.get(HEADER_WORDS..)?;
     let (mut sizes, mut types, mut ids) = (HashMap::new(), HashMap::new(), Vec::new());
     while let Some(&first) = rest.first() {
         let (count, operation) = ((first >> 16) as usize, first as u16);

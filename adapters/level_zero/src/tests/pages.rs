@@ -15,7 +15,7 @@ const CHUNKS: &[(&str, &str)] = &[("UR_LEVEL_ZERO_PAGES", "0")];
 
 /// Bytes of a block, and of the pool.
 const BLOCK: usize = 4 << 20;
-const MOST: usize = 4 * BLOCK;
+const MAX_POOL_BYTES: usize = 4 * BLOCK;
 
 /// What happens before an allocation that needs pages to move.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum Before {
 fn allocate_apart(own: &Own, before: Before) -> (ur_result_t, u64) {
     let queue = own.queue(0, ur_queue_flags_t(0));
     let limits = ur_usm_pool_limits_desc_t {
-        maxPoolableSize: MOST,
+        maxPoolableSize: MAX_POOL_BYTES,
         minDriverAllocSize: usize::MAX,
         ..Default::default()
     };
@@ -81,7 +81,7 @@ fn allocate_apart(own: &Own, before: Before) -> (ur_result_t, u64) {
         )));
     };
     // The blocks share what comes from the driver at once.
-    let (code, whole) = alloc(MOST);
+    let (code, whole) = alloc(MAX_POOL_BYTES);
     ok(code);
     free(whole);
     let blocks = [0_u8; 4].map(|_| alloc(BLOCK)).map(|(code, at)| {

@@ -51,16 +51,16 @@ impl Plan {
 
     /// Pieces of unknown cost: enough portions that the threads end at about the same time.
     fn even(pieces: usize, threads: usize) -> Self {
-        let chunk = (pieces / (threads * PORTIONS)).max(1);
+        let chunk = (pieces / (threads * PORTIONS_PER_THREAD)).max(1);
         Plan { pieces, chunk }
     }
 }
 
 /// Portions that each thread gets of a command whose pieces may differ in cost.
-const PORTIONS: usize = 8;
+const PORTIONS_PER_THREAD: usize = 8;
 
 /// Bytes that one piece of a large copy or fill moves: some tens of microseconds.
-const BLOCK: usize = 256 * 1024;
+const PIECE_BYTES: usize = 256 * 1024;
 
 impl Command {
     /// How `threads` threads would share it; one piece if it is not worth it.
@@ -68,7 +68,7 @@ impl Command {
         let blocks = match *self {
             Command::Nothing => return Plan::WHOLE,
             Command::Copy { dst, src, bytes } if dst.abs_diff(src) < bytes => return Plan::WHOLE,
-            Command::Copy { bytes, .. } => bytes.div_ceil(BLOCK),
+            Command::Copy { bytes, .. } => bytes.div_ceil(PIECE_BYTES),
             Command::Fill {
                 ref pattern, bytes, ..
             } => bytes.div_ceil(fill_block(pattern)),
@@ -110,7 +110,7 @@ impl Command {
                 move_bytes(dst, src, bytes)
             }
             Command::Copy { dst, src, bytes } => {
-                let part = part(pieces, BLOCK, bytes);
+                let part = part(pieces, PIECE_BYTES, bytes);
                 move_bytes(dst + part.start, src + part.start, part.len());
             }
             Command::Fill {
@@ -138,11 +138,11 @@ fn part(pieces: Range<usize>, block: usize, bytes: usize) -> Range<usize> {
 
 /// A block of whole patterns.
 fn fill_block(pattern: &[u8]) -> usize {
-    BLOCK.next_multiple_of(pattern.len().max(1))
+    PIECE_BYTES.next_multiple_of(pattern.len().max(1))
 }
 
 fn rows_in_block(width: usize) -> usize {
-    (BLOCK / width.max(1)).max(1)
+    (PIECE_BYTES / width.max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn large_copies_are_cut_and_overlapping_ones_are_not() {
-        let bytes = 3 * BLOCK + 17;
+        let bytes = 3 * PIECE_BYTES + 17;
         let mut from: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
         let mut to = vec![0; bytes];
         let (dst, src) = (address(&mut to), address(&mut from));
@@ -255,13 +255,13 @@ mod tests {
     fn wide_rectangles_are_shared() {
         let pitched = |addr| Pitched {
             addr,
-            row_pitch: BLOCK,
+            row_pitch: PIECE_BYTES,
             slice_pitch: 0,
         };
         let command = Command::CopyRect {
             dst: pitched(0),
             src: pitched(0),
-            region: [BLOCK, 8, 1],
+            region: [PIECE_BYTES, 8, 1],
         };
         assert_eq!(
             command.plan(4),

@@ -46,7 +46,7 @@ struct Waiters {
 pub const SPIN_NS: u64 = 30_000;
 
 /// How often a sleeping thread checks that its executor is still there.
-const CHECK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An epoch of a completion.
 #[derive(Clone)]
@@ -233,7 +233,7 @@ impl Marker {
         }
         let mut waiters = completion.lock();
         while !self.check()? {
-            let waited = completion.changed.wait_timeout(waiters, CHECK);
+            let waited = completion.changed.wait_timeout(waiters, CHECK_INTERVAL);
             waiters = waited.0;
         }
         Ok(())

@@ -10,12 +10,12 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::scratch::{LOCAL_ALIGN, Scratch};
+use super::scratch::{LOCAL_ALIGN_BYTES, Scratch};
 
 /// A kernel's queries about its work-item. The compiler defines the layout.
 #[repr(C)]
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct WorkItemState {
     pub global_id: [usize; 3],
     pub global_range: [usize; 3],
     pub group_size: [usize; 3],
@@ -29,7 +29,7 @@ pub struct State {
     pub sub_group_size: u32,
 }
 
-pub type Function = unsafe extern "C" fn(args: *const *const c_void, state: *mut State);
+pub type Function = unsafe extern "C" fn(args: *const *const c_void, state: *mut WorkItemState);
 
 /// How often a kernel's function is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,17 +55,17 @@ impl NdRange {
 }
 
 /// Most bytes to which a by-value argument is aligned.
-const VALUE_ALIGN: usize = 128;
+const VALUE_ALIGN_BYTES: usize = 128;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 struct Line {
-    bytes: [u8; VALUE_ALIGN],
+    bytes: [u8; VALUE_ALIGN_BYTES],
 }
 
 impl Line {
     const ZERO: Line = Line {
-        bytes: [0; VALUE_ALIGN],
+        bytes: [0; VALUE_ALIGN_BYTES],
     };
 }
 
@@ -128,10 +128,10 @@ impl Args {
     /// Copies a value; its address has the alignment that any type of its size may need.
     pub fn value(&mut self, index: usize, bytes: &[u8]) {
         *self.slot(index) = 0;
-        let align = bytes.len().next_power_of_two().clamp(8, VALUE_ALIGN);
+        let align = bytes.len().next_power_of_two().clamp(8, VALUE_ALIGN_BYTES);
         let from = self.used_values.next_multiple_of(align);
         self.used_values = from + bytes.len();
-        let lines = self.used_values.div_ceil(VALUE_ALIGN).max(1);
+        let lines = self.used_values.div_ceil(VALUE_ALIGN_BYTES).max(1);
         self.values.resize(lines, Line::ZERO);
         bytes_of(&mut self.values)[from..from + bytes.len()].copy_from_slice(bytes);
         self.by_value.push((index, from));
@@ -144,7 +144,7 @@ impl Args {
         self.used_local = self
             .used_local
             .saturating_add(bytes)
-            .checked_next_multiple_of(LOCAL_ALIGN)
+            .checked_next_multiple_of(LOCAL_ALIGN_BYTES)
             .unwrap_or(usize::MAX);
     }
 
@@ -232,7 +232,7 @@ impl Launch {
         }
     }
 
-    fn run_items(&self, table: &[usize], state: &mut State) {
+    fn run_items(&self, table: &[usize], state: &mut WorkItemState) {
         let [x, y, z] = self.range.local;
         state.sub_group_id = 0;
         for c in 0..z {
@@ -246,7 +246,7 @@ impl Launch {
         }
     }
 
-    fn set_item(&self, state: &mut State, local: [usize; 3]) {
+    fn set_item(&self, state: &mut WorkItemState, local: [usize; 3]) {
         state.local_id = local;
         for (axis, &own) in local.iter().enumerate() {
             let base = state.group_id[axis] * self.range.local[axis];
@@ -254,7 +254,7 @@ impl Launch {
         }
     }
 
-    fn call(&self, table: &[usize], state: &mut State) {
+    fn call(&self, table: &[usize], state: &mut WorkItemState) {
         // SAFETY: `new` promises that the function may be called like this.
         unsafe { (self.function)(table.as_ptr().cast(), state) }
     }
@@ -267,13 +267,13 @@ impl Launch {
         table
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> WorkItemState {
         let NdRange {
             offset,
             groups,
             local,
         } = self.range;
-        State {
+        WorkItemState {
             global_range: std::array::from_fn(|axis| groups[axis] * local[axis]),
             group_size: local,
             groups,
@@ -281,7 +281,7 @@ impl Launch {
             // Sub-groups of one item: the item's number in its group is the sub-group's.
             sub_groups: u32::try_from(local.iter().product::<usize>()).unwrap_or(u32::MAX),
             sub_group_size: 1,
-            ..State::default()
+            ..WorkItemState::default()
         }
     }
 }

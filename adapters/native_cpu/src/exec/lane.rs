@@ -25,10 +25,10 @@ pub struct LaneCore {
     completion: Arc<Completion>,
     thread_pool: Arc<ThreadPool>,
     workers: WorkerRange,
-    state: Mutex<State>,
+    state: Mutex<ItemQueue>,
 }
 
-struct State {
+struct ItemQueue {
     phase: Phase,
     items: VecDeque<Item>,
     /// The running command, if several threads share it.
@@ -89,7 +89,7 @@ impl Lane {
             completion: Arc::clone(&completion),
             thread_pool: Arc::clone(thread_pool),
             workers,
-            state: Mutex::new(State {
+            state: Mutex::new(ItemQueue {
                 phase: Phase::Idle,
                 items: VecDeque::new(),
                 job: None,
@@ -272,7 +272,7 @@ impl LaneCore {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ItemQueue> {
         self.state.lock()
     }
 }

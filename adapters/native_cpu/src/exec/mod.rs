@@ -30,7 +30,7 @@ mod workers;
 pub use command::Command;
 pub use completion::{Completion, Marker, Signal};
 #[cfg(test)]
-pub use kernel::State;
+pub use kernel::WorkItemState;
 pub use kernel::{Args, Form, Function, Launch, NdRange};
 pub use lane::Lane;
 pub use scratch::LOCAL_BYTES;

@@ -4,11 +4,11 @@
 pub const LOCAL_BYTES: usize = 256 * 1024;
 
 /// Alignment of each block of local memory: that of the widest vector.
-pub const LOCAL_ALIGN: usize = 128;
+pub const LOCAL_ALIGN_BYTES: usize = 128;
 
 #[repr(C, align(128))]
 struct Line {
-    _bytes: [u8; LOCAL_ALIGN],
+    _bytes: [u8; LOCAL_ALIGN_BYTES],
 }
 
 /// One work-group's local memory. Its bytes are never ours to read.
@@ -27,7 +27,7 @@ impl Scratch {
 
     /// Makes room if there is none yet.
     pub fn provide(&mut self) -> bool {
-        let lines = LOCAL_BYTES / LOCAL_ALIGN;
+        let lines = LOCAL_BYTES / LOCAL_ALIGN_BYTES;
         self.lines.capacity() >= lines || self.lines.try_reserve_exact(lines).is_ok()
     }
 

@@ -77,13 +77,13 @@ pub fn bytes(from: usize, count: usize) -> Option<Vec<u8>> {
 /// A C string. `None` if it is empty, cannot be read, or is longer than any name.
 pub fn text(address: usize) -> Option<CString> {
     const MAX_NAME_BYTES: usize = 64 * 1024;
-    const STEP: usize = 256;
+    const STEP_BYTES: usize = 256;
     let mut bytes = Vec::new();
     while bytes.len() < MAX_NAME_BYTES {
         let at = address.checked_add(bytes.len())?;
         // No read crosses the end of a step, so that none touches a page beyond the string.
-        let mut step = [0; STEP];
-        let step = &mut step[..STEP - at % STEP];
+        let mut step = [0; STEP_BYTES];
+        let step = &mut step[..STEP_BYTES - at % STEP_BYTES];
         read(at, step)?;
         if let Some(end) = step.iter().position(|&byte| byte == 0) {
             bytes.extend_from_slice(&step[..end]);

@@ -10,7 +10,7 @@ use ur::object::{Error, Result};
 use super::elf::{self, SymbolKind};
 use super::image::Image;
 use super::memory;
-use crate::exec::State;
+use crate::exec::WorkItemState;
 
 /// A directory of one test's own, gone after it.
 struct Scratch(PathBuf);
@@ -97,9 +97,9 @@ fn check_kernels(image: &Image) {
     let kernel = image.function(c"add_counter").expect("a kernel");
     let mut result = [0i32; 4];
     let args = [result.as_mut_ptr().cast_const().cast::<c_void>()];
-    let mut state = State {
+    let mut state = WorkItemState {
         global_id: [2, 0, 0],
-        ..State::default()
+        ..WorkItemState::default()
     };
     // SAFETY: the kernel takes one pointer to integers.
     unsafe { kernel(args.as_ptr(), &raw mut state) };
@@ -143,8 +143,8 @@ fn a_library_that_stays_keeps_its_name() -> Result<()> {
     Ok(())
 }
 
-extern "C" fn one(_: *const *const c_void, _: *mut State) {}
-extern "C" fn two(_: *const *const c_void, _: *mut State) {}
+extern "C" fn one(_: *const *const c_void, _: *mut WorkItemState) {}
+extern "C" fn two(_: *const *const c_void, _: *mut WorkItemState) {}
 
 #[repr(C)]
 struct Entry(*const std::ffi::c_char, *const c_void);
@@ -229,7 +229,7 @@ static ENDLESS: [Endless; 2] = [Endless(c"one".as_ptr(), one), Endless(c"two".as
 #[repr(C)]
 struct Endless(
     *const std::ffi::c_char,
-    extern "C" fn(*const *const c_void, *mut State),
+    extern "C" fn(*const *const c_void, *mut WorkItemState),
 );
 
 // SAFETY: static names and functions.

@@ -93,12 +93,12 @@ pub(super) struct BatchInfo {
 }
 
 /// Bytes of the longest pattern that OpenCL fills with.
-const MAX_PATTERN: usize = 128;
+const MAX_PATTERN_BYTES: usize = 128;
 
-/// Whether OpenCL fills with a pattern of this size at this address.
+/// Whether OpenCL fills with a pattern of this size at this address, or at this offset of a buffer.
 pub fn plain_pattern(dst: usize, pattern: &[u8]) -> bool {
     let size = pattern.len();
-    size.is_power_of_two() && size <= MAX_PATTERN && dst.is_multiple_of(size)
+    size.is_power_of_two() && size <= MAX_PATTERN_BYTES && dst.is_multiple_of(size)
 }
 
 impl<'a> Batch<'a> {

@@ -26,7 +26,7 @@ mod times;
 pub use batch::{Native, Slot, plain_pattern};
 pub use lane::{Lane, queue_property};
 pub use marker::{Marker, Position, Signal, event_property, host_point, shown};
-pub use state::{Slabs, State};
+pub use state::{ContextData, Slabs};
 pub use times::{Ahead, now, time, times};
 
 use submissions::Submissions;

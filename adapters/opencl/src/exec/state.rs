@@ -46,14 +46,14 @@ impl Slabs {
 }
 
 /// The adapter's data of a context.
-pub struct State {
+pub struct ContextData {
     pub context: ContextRef,
     pub slabs: Arc<Slabs>,
     /// Slabs inside a larger allocation: slab start to allocation start.
     moved: Mutex<HashMap<usize, usize>>,
 }
 
-impl State {
+impl ContextData {
     pub fn new(context: ContextRef) -> Self {
         Self {
             context,

@@ -26,12 +26,12 @@ impl Ahead {
     /// in nanoseconds. A delayed thread makes the stamp late, so the largest offset is the most exact. It
     /// shrinks by the drift that two clocks may have.
     pub fn seen(&self, queued: u64, stamped: u64) -> u64 {
-        const DRIFT: u64 = 10_000;
+        const MAX_DRIFT_SHARE: u64 = 10_000;
         let mut known = self.0.lock();
         let seen = queued.wrapping_sub(stamped).cast_signed();
         let (at, offset) = known.unwrap_or((queued, seen));
         let since = queued.saturating_sub(at);
-        let offset = seen.max(offset.saturating_sub_unsigned(since / DRIFT));
+        let offset = seen.max(offset.saturating_sub_unsigned(since / MAX_DRIFT_SHARE));
         *known = Some((at.max(queued), offset));
         offset.cast_unsigned()
     }

@@ -12,7 +12,7 @@ use ur::stream::{MappedPointer, Pattern, Pitched, Queue, Work};
 use super::Mem;
 use crate::OpenCl;
 use crate::cl::{self, MemRef, check};
-use crate::exec::{Native, Slot};
+use crate::exec::{Native, Slot, plain_pattern};
 use crate::record::recorded;
 
 impl Mem {
@@ -345,16 +345,12 @@ fn copy_rect(
     }))
 }
 
-/// Bytes of the longest pattern that OpenCL fills with.
-const MAX_PATTERN: usize = 128;
-
 fn fill(to: MemRef, offset: usize, pattern: &Pattern, bytes: usize) -> Work<OpenCl> {
     let size = pattern.len();
     if bytes == 0 || size == 0 {
         return Work::Marker;
     }
-    let own = size.is_power_of_two() && size <= MAX_PATTERN;
-    if !own || !offset.is_multiple_of(size) {
+    if !plain_pattern(offset, pattern) {
         let staged: Arc<[u8]> = pattern.iter().copied().cycle().take(bytes).collect();
         let from = staged.as_ptr().expose_provenance();
         let Work::Native(mut native) = copy(offset, from, bytes, Some(to), None) else {

@@ -13,7 +13,7 @@ use ur::timeline::Prune;
 use super::blocks::{Access, Finding, Free, Freed, OnQueue, Operation, Range, Step};
 use super::order::{Enqueued, Kind, Order};
 use super::watched::BELOW;
-use super::{QueueProperties, State, report, report_findings, state, state_on_success};
+use super::{KnownObjects, QueueProperties, report, report_findings, state, state_on_success};
 
 /// A command that is being submitted.
 pub struct Command {
@@ -218,7 +218,7 @@ impl Command {
 
     fn record(
         &mut self,
-        state: &mut State,
+        state: &mut KnownObjects,
         findings: &mut Vec<Finding>,
     ) -> Result<(), ur_result_t> {
         let mut waits = Order::default();

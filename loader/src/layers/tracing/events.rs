@@ -36,9 +36,9 @@ static UNBUFFERED: AtomicBool = AtomicBool::new(false);
 /// The output last opened in this process, and its events.
 static OPENED: Mutex<Option<(Output, Arc<Events>)>> = Mutex::new(None);
 
-pub struct Events(Mutex<State>);
+pub struct Events(Mutex<EventFile>);
 
-struct State {
+struct EventFile {
     file: File,
     /// Whether the file can be sought, so that the list's end can be overwritten.
     regular: bool,
@@ -64,7 +64,7 @@ impl Events {
         let mut how = OpenOptions::new();
         let file = lines::open(output, how.create(true).write(true).truncate(true))?;
         let regular = file.metadata().is_ok_and(|data| data.is_file());
-        let events = Arc::new(Events(Mutex::new(State {
+        let events = Arc::new(Events(Mutex::new(EventFile {
             file,
             regular,
             buffer: Vec::with_capacity(BUFFER_BYTES + 4096),
@@ -102,12 +102,12 @@ impl Events {
         self.lock().finish();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, EventFile> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl EventFile {
     fn append(&mut self, event: &str) {
         if self.finished && self.regular {
             let end = i64::try_from(END.len()).unwrap_or(0);

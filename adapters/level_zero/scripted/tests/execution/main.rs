@@ -947,7 +947,7 @@ struct Fault {
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct State {
+struct QueryResult {
     calls: u64,
     met: bool,
     live: usize,
@@ -976,8 +976,8 @@ impl Script {
     }
 }
 
-fn state() -> State {
-    symbol::<extern "C" fn() -> State>(&ways::driver(), "scripted_query")()
+fn state() -> QueryResult {
+    symbol::<extern "C" fn() -> QueryResult>(&ways::driver(), "scripted_query")()
 }
 
 fn report() -> String {

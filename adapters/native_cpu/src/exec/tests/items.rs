@@ -21,10 +21,10 @@ fn every_item_runs_once_whatever_the_split() {
     }
 }
 
-/// args: Mutex<Vec<State>>.
-unsafe extern "C" fn record_state(args: *const *const c_void, state: *mut State) {
+/// args: Mutex<Vec<WorkItemState>>.
+unsafe extern "C" fn record_state(args: *const *const c_void, state: *mut WorkItemState) {
     // SAFETY: the tests pass these arguments.
-    let (list, state) = unsafe { (arg::<Mutex<Vec<State>>>(args, 0), (*state).clone()) };
+    let (list, state) = unsafe { (arg::<Mutex<Vec<WorkItemState>>>(args, 0), (*state).clone()) };
     list.lock().expect("no panic").push(state);
 }
 
@@ -32,7 +32,7 @@ unsafe extern "C" fn record_state(args: *const *const c_void, state: *mut State)
 fn a_work_item_knows_where_it_is() {
     let executor = executor(3);
     let mut lane = TestLane::new(&executor);
-    let list: Mutex<Vec<State>> = Mutex::default();
+    let list: Mutex<Vec<WorkItemState>> = Mutex::default();
     let mut args = Args::default();
     pointer(&mut args, 0, &list);
     let range = NdRange {
@@ -69,7 +69,7 @@ fn a_work_item_knows_where_it_is() {
 }
 
 /// args: AtomicUsize[groups], u32 local[group size], double by value, u64 local[1].
-unsafe extern "C" fn sum_in_group(args: *const *const c_void, state: *mut State) {
+unsafe extern "C" fn sum_in_group(args: *const *const c_void, state: *mut WorkItemState) {
     // SAFETY: the tests pass these arguments; a group's items run one after the other.
     unsafe {
         let state = &*state;
@@ -119,7 +119,7 @@ fn values_are_aligned_as_their_size_may_need() {
     let executor = executor(1);
     let mut lane = TestLane::new(&executor);
     /// args: seven values, then nothing.
-    unsafe extern "C" fn check(args: *const *const c_void, _: *mut State) {
+    unsafe extern "C" fn check(args: *const *const c_void, _: *mut WorkItemState) {
         for (index, align) in [(0, 8), (1, 64), (2, 8), (3, 128), (4, 128), (6, 32)] {
             // SAFETY: the test passes these arguments.
             let address = unsafe { *args.add(index) };
@@ -154,7 +154,7 @@ fn arguments_are_counted_up_to_a_missing_one() {
 
 #[test]
 fn missing_arguments_behind_the_last_one_are_zeros() {
-    unsafe extern "C" fn check(args: *const *const c_void, _: *mut State) {
+    unsafe extern "C" fn check(args: *const *const c_void, _: *mut WorkItemState) {
         // SAFETY: a launch has room for 32 arguments behind the last one given.
         unsafe {
             assert_eq!(arg::<u64>(args, 0), &5);
@@ -181,7 +181,7 @@ fn missing_arguments_behind_the_last_one_are_zeros() {
 fn a_function_of_whole_groups_is_called_once_a_group() {
     let executor = executor(2);
     let mut lane = TestLane::new(&executor);
-    let list: Mutex<Vec<State>> = Mutex::default();
+    let list: Mutex<Vec<WorkItemState>> = Mutex::default();
     let mut args = Args::default();
     pointer(&mut args, 0, &list);
     let range = NdRange {

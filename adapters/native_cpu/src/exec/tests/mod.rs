@@ -83,7 +83,7 @@ fn pointer<T>(args: &mut Args, index: usize, value: &T) {
 }
 
 /// args: AtomicU64[items], u64 by value.
-unsafe extern "C" fn add_value(args: *const *const c_void, state: *mut State) {
+unsafe extern "C" fn add_value(args: *const *const c_void, state: *mut WorkItemState) {
     // SAFETY: the tests pass these arguments.
     unsafe {
         let item = (*state).global_id[0];
@@ -96,13 +96,13 @@ unsafe extern "C" fn add_value(args: *const *const c_void, state: *mut State) {
 }
 
 /// args: AtomicU64.
-unsafe extern "C" fn count_up(args: *const *const c_void, _: *mut State) {
+unsafe extern "C" fn count_up(args: *const *const c_void, _: *mut WorkItemState) {
     // SAFETY: the tests pass this argument.
     unsafe { arg::<AtomicU64>(args, 0) }.fetch_add(1, Ordering::Relaxed);
 }
 
 /// args: Mutex<Vec<ThreadId>>.
-unsafe extern "C" fn record_thread(args: *const *const c_void, _: *mut State) {
+unsafe extern "C" fn record_thread(args: *const *const c_void, _: *mut WorkItemState) {
     // SAFETY: the tests pass this argument.
     let list = unsafe { arg::<Mutex<Vec<std::thread::ThreadId>>>(args, 0) };
     list.lock()

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use ur::timeline::Clock;
 
 /// args: AtomicUsize, Mutex<Vec<usize>> of the numbers given, usize by value.
-unsafe extern "C" fn record_number(args: *const *const c_void, _: *mut State) {
+unsafe extern "C" fn record_number(args: *const *const c_void, _: *mut WorkItemState) {
     // SAFETY: the tests pass these arguments.
     unsafe {
         let number = *arg::<usize>(args, 2);
