@@ -135,7 +135,7 @@ impl Census {
         self.0[kind as usize - 1]
     }
 
-    /// The same counts, without those of a kind.
+    /// These counts with those of a kind set to 0.
     pub fn without(mut self, kind: Kind) -> Self {
         self.0[kind as usize - 1] = 0;
         self

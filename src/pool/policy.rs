@@ -352,7 +352,7 @@ impl PoolState {
         self.moving -= moved;
         let unit = self.config.min_align;
         let slab = answer.map_err(|error| match fresh {
-            // They may be elsewhere.
+            // The pieces may be elsewhere.
             _ if remap.fresh.after.is_some() => attempt.grows_separately = true,
             0 => attempt.cannot_remap = true,
             _ => attempt.refused = Some(error),

@@ -34,7 +34,7 @@ impl Frontier {
         self.0.len()
     }
 
-    /// Its points, ascending by lane.
+    /// The points of the frontier, ascending by lane.
     #[inline]
     pub fn points(&self) -> slice::Iter<'_, Point> {
         self.0.iter()
@@ -200,7 +200,7 @@ impl Frontier {
         debug_assert!(self.is_ordered(), "two points of one lane");
     }
 
-    /// Those points of `other` that this does not reach and that `wanted` wants.
+    /// The points of `other` that this frontier does not reach and that `wanted` wants.
     pub fn missing(&self, other: &Frontier, wanted: impl Fn(&Point) -> bool) -> Frontier {
         let missing = |point: &&Point| !self.covers_point(point) && wanted(point);
         Self(other.0.iter().filter(missing).cloned().collect())

@@ -20,7 +20,7 @@ enum Step {
     Wait(usize, usize),
     /// A lane's frontier goes into a slot.
     Put(usize, usize),
-    /// And so its last point alone.
+    /// A lane's last point alone goes into a slot.
     PutPoint(usize, usize),
     PutTip(usize, usize),
     Join(usize, usize),

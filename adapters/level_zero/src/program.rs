@@ -140,9 +140,9 @@ impl Drop for Program {
 /// What becomes of symbols that a built module imports and that nothing brings.
 #[derive(Clone, Copy)]
 pub enum Symbols {
-    /// They stay for `urProgramDynamicLinkExp`.
+    /// The symbols stay for `urProgramDynamicLinkExp`.
     Open,
-    /// They are an error.
+    /// The symbols are an error.
     Resolved { failure: ur_result_t },
 }
 

@@ -101,9 +101,9 @@ impl ComputeEngine {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Batching {
     All,
-    /// Those that do not ask for immediate submission.
+    /// Queues that do not ask for immediate submission.
     Usual,
-    /// Those that ask for it.
+    /// Queues that ask for batched submission.
     Asked,
 }
 
@@ -348,7 +348,7 @@ fn set(env: &Env<'_>, name: &str) -> String {
     old.unwrap_or_else(|| name.to_owned())
 }
 
-/// Those of these variables that have no effect, each with what is known of it.
+/// The variables among these names that have no effect, each with what is known of it.
 fn unheeded(names: impl Iterator<Item = String>) -> Vec<String> {
     let names: BTreeSet<_> = names.collect();
     let mut found = Vec::new();

@@ -280,8 +280,7 @@ struct Recorded {
     buffer: Recorder,
     /// The native command of each command.
     commands: Vec<Mutable>,
-    /// The same commands, for a queue that the driver does not take the buffer on; they keep what
-    /// the buffer uses.
+    /// The commands for a queue that the driver does not take the buffer on; they keep what the buffer uses.
     works: Mutex<Vec<Work<OpenCl>>, { rank::RECORDED_WORKS }>,
     /// Whose properties the buffer was recorded for.
     _lane: Arc<Lane>,

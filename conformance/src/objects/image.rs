@@ -64,7 +64,7 @@ pub fn desc(kind: ur_mem_type_t, [x, y, z]: [usize; 3]) -> ur_image_desc_t {
     }
 }
 
-/// Those of three sizes that an image of a kind has, 1 for its other axes.
+/// The sizes that an image of a kind has of these three; 1 for its other axes.
 pub fn axes(kind: ur_mem_type_t, [x, y, z]: [usize; 3]) -> [usize; 3] {
     match kind {
         UR_MEM_TYPE_IMAGE1D => [x, 1, 1],

@@ -86,7 +86,7 @@ pub(crate) struct Entry {
     /// The entry before it among the coalesced blocks of its class.
     prev: u32,
     cache: u32,
-    /// Its segment in the pool's heap.
+    /// The block's segment in the pool's heap.
     pub seg: u32,
     /// The number of the trace that has it, and of the block there.
     trace: u32,

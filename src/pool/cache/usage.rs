@@ -36,7 +36,7 @@ pub(crate) struct Level {
 struct Member {
     cache: Arc<StreamCache>,
     pools: usize,
-    /// Its quota for all of them.
+    /// The quota of the cache for all these pools.
     quota: u64,
 }
 

@@ -120,7 +120,7 @@ mod tests {
             model.insert(epoch, id);
         }
         model.remove(2);
-        // The same segment again, at a later epoch.
+        // Segment 1 again, at a later epoch.
         model.remove(1);
         model.insert(5, 1);
         assert_eq!(model.take_until(3), [0]);

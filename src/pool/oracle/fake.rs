@@ -79,7 +79,7 @@ impl FakeProvider {
         }
     }
 
-    /// The same, with larger pages for pools that hold much, up to this size.
+    /// A provider of pages that makes larger ones, up to this size, for pools that hold much.
     pub fn mixed(page: u64, largest: u64) -> Self {
         Self {
             largest: Some(largest),
@@ -87,7 +87,7 @@ impl FakeProvider {
         }
     }
 
-    /// The same, where addresses that memory has left may lead there for long.
+    /// This provider, where addresses that memory has left may lead there for long.
     pub fn leaving_mapped(self) -> Self {
         Self {
             leaves_mapped: true,
@@ -95,7 +95,7 @@ impl FakeProvider {
         }
     }
 
-    /// The same, where a page has one address at a time.
+    /// This provider, where a page has one address at a time.
     pub fn mapping_once(self) -> Self {
         Self {
             maps_once: true,

@@ -92,7 +92,8 @@ impl Random {
         Self::repeating(seed, length, false)
     }
 
-    /// The same of all queues together, each taking what others are done with, until all are awaited.
+    /// A program that repeats itself over all queues together: each takes what others are done with, until all are
+    /// awaited.
     pub fn iterations_together(seed: u64, length: usize) -> Script {
         Self::repeating(seed, length, true)
     }

@@ -53,7 +53,7 @@ impl Step {
         }
     }
 
-    /// The same step with other references.
+    /// This step with other references.
     pub(super) fn with(&self, of: impl Fn(usize) -> usize) -> Self {
         let mut step = self.clone();
         match &mut step {

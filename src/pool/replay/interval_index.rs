@@ -78,7 +78,7 @@ pub(crate) fn ranges(blocks: &[Block]) -> Vec<Slab> {
     union(all)
 }
 
-/// The same addresses, ascending and without overlap.
+/// The addresses of all these slabs, ascending and without overlap.
 pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
     slabs.sort_unstable_by_key(|slab| slab.base);
     let mut out: Vec<Slab> = Vec::new();

@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Ordered by number.
+    /// All kinds, by number.
     pub const ALL: [Self; 3] = [Self::Host, Self::Device, Self::Shared];
 
     /// The error of an allocation that finds no memory of this kind.

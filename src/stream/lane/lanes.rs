@@ -34,7 +34,7 @@ pub(crate) trait Parkable {
 }
 
 struct LaneSets<L> {
-    /// Ordered by the time at which they became busy.
+    /// In the order in which they became busy.
     busy: Vec<Weak<L>>,
     /// Number of busy lanes after the last removal of ended ones.
     live: usize,
@@ -72,7 +72,7 @@ impl<L: Parkable> Lanes<L> {
         all.filter_map(Weak::upgrade).collect()
     }
 
-    /// Those that may have something pending.
+    /// The lanes that may have something pending.
     pub fn busy(&self) -> Busy<L> {
         let mut sets = self.0.lock();
         let busy: Busy<L> = sets.busy.iter().filter_map(Weak::upgrade).collect();

@@ -344,7 +344,7 @@ impl<D: Driver> LaneCore<D> {
         }
         let mut waited = marks.iter().map(|mark| D::wait(&self.native, &mark.marker));
         let waited = waited.try_for_each(|waited| waited);
-        // Also if one was refused: the stream makes the waits before it.
+        // Even if a wait was refused: the stream makes the waits before it.
         state.pending_waits.add(missing);
         for waits in waits {
             state.pending_waits.add_requests(&waits.borrow().requests);

@@ -412,8 +412,7 @@ impl<D: Driver> Queue<D> {
         Self::deliver(this, command, deps, times, event, blocking)
     }
 
-    /// The same dependencies with timestamps, where the queue profiles: a marker command then
-    /// carries them.
+    /// These dependencies with timestamps, where the queue profiles: a marker command carries them then.
     pub(crate) fn timed(
         &self,
         deps: EventDependencies,

@@ -38,7 +38,7 @@ pub(crate) struct Settings {
     pub extent_cache: bool,
     /// Which mechanisms of the pools are on.
     pub options: Options,
-    /// The same for pools that are asked to be tight.
+    /// Which mechanisms of pools that are asked to be tight are on.
     pub tight_options: Options,
 }
 

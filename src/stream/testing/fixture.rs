@@ -141,7 +141,7 @@ pub fn launch<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>
     .1
 }
 
-/// The same without an event.
+/// Launches a kernel, without an event.
 pub fn launch_only<D: AnyFake>(queue: &QueueArc<D>, label: u32, waits: &[&EventArc<D>]) {
     without(waits, |waits, event| {
         Queue::enqueue(
@@ -180,7 +180,7 @@ pub fn alloc<D: AnyFake>(
     result.map(|(ptr, event)| (ptr.addr(), event))
 }
 
-/// The same without an event.
+/// Allocates, without an event.
 pub fn alloc_only<D: AnyFake>(
     queue: &QueueArc<D>,
     pool: Option<&PoolArc<D>>,

@@ -339,7 +339,7 @@ fn an_open_stream_uses_its_blocks_again_when_polled() {
     an_open_stream_uses_its_blocks_again::<Polled>();
 }
 
-/// Its status, after the records that the query may have made.
+/// The status of an event, after the records that the query may have made.
 fn completes_alone<D: AnyFake>(fixture: &Fixture<D>, event: &EventArc<D>) -> ur_event_status_t {
     status(event);
     let line = fixture.driver.lanes.lock().unwrap()[0].number;

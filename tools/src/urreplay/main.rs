@@ -74,7 +74,7 @@ struct Cli {
 enum Mode {
     /// Memory whose last use precedes the request in the program's order
     Ordered,
-    /// Also memory whose last use was observed complete
+    /// Memory whose last use precedes the request, or was observed complete
     Completed,
 }
 

@@ -13,12 +13,12 @@ use crate::stream::wait_until;
 /// What the calls of [`hold_idle`] do while a device has work.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Strictness {
-    /// They return at once.
+    /// The calls return at once.
     #[default]
     Lenient,
-    /// They wait for the work.
+    /// The calls wait for the work.
     Waits,
-    /// They wait for the work, and no other call of any thread returns meanwhile.
+    /// The calls wait for the work, and no other call of any thread returns meanwhile.
     Locks,
 }
 

@@ -64,7 +64,7 @@ impl Pages {
         Self::at(api, home)
     }
 
-    /// The same pages such that other processes can open them, if the device and the driver can. One page is
+    /// These pages such that other processes can open them, if the device and the driver can. One page is
     /// made and exported to learn that: a sandbox may refuse what the device supports.
     pub fn to_share(self, api: &Api, device: CUdevice) -> Self {
         let has =
@@ -93,7 +93,7 @@ impl Pages {
         }
     }
 
-    /// The same pages such that no other process can open them.
+    /// These pages such that no other process can open them.
     pub fn private(self) -> Self {
         Self {
             sharing: None,

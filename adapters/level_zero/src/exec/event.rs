@@ -336,7 +336,7 @@ impl Markers {
 /// complete.
 #[derive(Default)]
 pub struct Waits {
-    /// Those since the list's last marker.
+    /// The events since the list's last marker.
     last: Vec<Arc<Event>>,
     /// The list's markers that are not seen complete, the oldest first, each with the events before it.
     marked: VecDeque<(Arc<Event>, Vec<Arc<Event>>)>,

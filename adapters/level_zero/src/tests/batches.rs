@@ -394,7 +394,7 @@ fn a_failed_submission_is_tried_again() {
     );
 }
 
-/// Also if the queue goes meanwhile.
+/// A failed submission is tried again even if the queue is released meanwhile.
 #[test]
 fn a_failed_submission_of_a_released_queue_is_tried_again() {
     let name = "tests::batches::a_failed_submission_of_a_released_queue_is_tried_again";

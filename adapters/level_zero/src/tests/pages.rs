@@ -23,7 +23,7 @@ enum Before {
     Nothing,
     /// Everything is complete.
     Finish,
-    /// And then the driver refuses the next mapping.
+    /// Everything is complete, and the driver refuses the next mapping.
     FinishAndRefuse,
 }
 

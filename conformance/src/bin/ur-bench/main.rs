@@ -125,7 +125,7 @@ impl Cli {
         Ok(table.met())
     }
 
-    /// The same measures through libsycl, with its own loader and adapter on the other side.
+    /// Measures through libsycl, with its own loader and adapter on the other side.
     fn compare_sycl(&self, program: &Path, table: &mut Table) -> Result<(), String> {
         let kernel = program.with_extension("spv");
         let words = kernel::words().map_err(|error| error.to_string())?;
