@@ -1,11 +1,10 @@
-//! Locks, condition variables and atomics of all layers. Loom can stand in for them, and debug builds check the order of
-//! the locks ([`rank`]). The lock of lanes is made of these types (`src/stream/lane/biased_lock.rs`).
+//! Locks, condition variables and atomics of all layers. Loom can stand in for them, and debug builds check the order in
+//! which locks are taken: a lock's type says its rank ([`rank`]). The lock of lanes is made of these types
+//! (`src/stream/lane/biased_lock.rs`).
 //!
-//! Owns nothing. Uses only `std`, shared values and locks without poisoning. No lock is poisoned: the state behind it is only changed by code that cannot panic
-//! half-way, and an abort of the caller's process is worse. So the locks are ones that do not look
-//! for panics each time, which is a good part of what an uncontended lock costs.
-//!
-//! A lock's type says its rank: see [`rank`].
+//! Owns nothing. Uses only `std`, shared values and locks without poisoning. The state behind a lock is only changed by
+//! code that cannot panic half-way, and an abort of the caller's process is worse than what poisoning prevents. Locks
+//! that do not look for panics each time save a good part of what an uncontended lock costs.
 
 #![forbid(unsafe_code)]
 
