@@ -1,6 +1,6 @@
 //! Unified Runtime: the layers that the loader and every adapter share.
 //!
-//! Imports only go down this list (a tidy check enforces it): `stream`, `hal`, `pool`, `ipc`, `timeline`,
+//! Imports only go down this list (a tidy check enforces it): `stream`, `hal`, `pool`, `ipc`, `timeline`, `sync`,
 //! `dl`, `object`, `abi`. See ARCHITECTURE.md for the map.
 
 #[macro_use]

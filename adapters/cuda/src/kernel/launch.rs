@@ -255,7 +255,8 @@ impl Launch {
         let mut attributes = self.attributes();
         config.attrs = attributes.as_mut_ptr();
         config.numAttrs = attributes.len() as u32;
-        // SAFETY: the same function, stream and parameters as in `enqueue`; `attributes` outlives the call.
+        // SAFETY: the launch keeps its function, the caller the stream, and `attributes` outlives the call. `pack` laid out
+        // the parameters as the function declares them. The caller promises the memory behind pointers.
         let code = unsafe { run(&config, function, null(), extra) };
         gpu.check(code, "cuLaunchKernelEx")
     }
