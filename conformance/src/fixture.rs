@@ -115,7 +115,7 @@ impl Fixture {
         Identity {
             adapter: match executes {
                 true => adapter_name(self.backend),
-                // Its backend is the one that it imitates.
+                // The backend of a mock is the one that it imitates.
                 false => "mock".to_owned(),
             },
             device,

@@ -1,8 +1,8 @@
 //! `libur_loader.so.0`: finds adapter libraries and dispatches each call to the adapter that owns
 //! the handle.
 //!
-//! May use `ur::abi`, `ur::object`, `ur::dl` and, in the lifetime layer, `ur::timeline`. It knows
-//! an adapter only by its library's name.
+//! May use `ur::abi`, `ur::object`, `ur::dl` and, in the layer that finds races, `ur::timeline`. It
+//! knows an adapter only by its library's name.
 //!
 //! ```text
 //! exports ──> the application's table ──> layers ──> dispatch, adapters, compat ──> adapter

@@ -58,7 +58,7 @@ const _: () = {
 
 /// An adapter library that passed all checks.
 ///
-/// Its code stays loaded for the life of the process. Threads and thread-local destructors may
+/// The library's code stays loaded for the life of the process. Threads and thread-local destructors may
 /// still run in it when the loader is torn down.
 pub struct AdapterLibrary {
     pub name: String,

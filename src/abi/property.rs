@@ -10,14 +10,14 @@ use std::mem::size_of;
 /// One property of an info query.
 #[derive(Clone, Copy, Debug)]
 pub struct Property {
-    /// Its enumerator.
+    /// The enumerator of the property.
     pub value: u32,
-    /// Its enumerator's C name.
+    /// The enumerator's C name.
     pub name: &'static str,
     pub form: Form,
     /// An adapter may answer `UNSUPPORTED_ENUMERATION`.
     pub optional: bool,
-    /// Its value as text.
+    /// The value as text.
     pub(super) printed: PropertyForm,
 }
 

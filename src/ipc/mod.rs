@@ -4,7 +4,7 @@
 //! format. What crosses as file descriptors is named by the blob and sent by a service of the process that made it
 //! (`broker`). [`Given`] has the blobs that a context has given out.
 //!
-//! Uses `timeline`, `object` and `abi`. Must never know a backend: it makes the descriptors, and objects of them.
+//! Uses `sync`, `object` and `abi`. Must never know a backend: it makes the descriptors, and objects of them.
 
 pub mod blob;
 pub mod broker;

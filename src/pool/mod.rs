@@ -1,8 +1,8 @@
 //! The stream-ordered allocator.
 //!
 //! Owns which addresses are live, which are free, and after which frontier each free one may be used (its
-//! death). Uses `timeline` for order and a [`SlabProvider`] for memory. Must never know a C type, a driver, a
-//! queue or an event. Calls its provider only while it holds no lock; `sync::rank` has the order of locks.
+//! death). Uses `timeline` for order, `sync` for locks and a [`SlabProvider`] for memory. Must never know a C type, a
+//! driver, a queue or an event. Calls its provider only while it holds no lock; `sync::rank` has the order of locks.
 //!
 //! An allocation takes the first of these that serves it:
 //!

@@ -85,10 +85,10 @@ pub struct Options {
     /// least. Fewer pages map faster, and can be remapped and given back less often.
     pub page_share: u64,
     /// `UR_POOL_GROWTH_MIB`: the least growth in MiB, but no more than the pool holds, where each page has its
-    /// price; 0: what is needed. Each call to the provider costs some 50 µs on a GPU.
+    /// price; 0: what is needed. Each call to the provider costs 10 to 50 µs on a GPU.
     pub growth_mib: u64,
     /// `UR_POOL_PAGE_MIB`: the least page in MiB, but no more than the growth, where each page has its price;
-    /// 0: the provider's least. Each page costs some 20 µs on a GPU.
+    /// 0: the provider's least. Each page costs 20 to 28 µs on a GPU.
     pub page_mib: u64,
     /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
     /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU. Where a command takes

@@ -1,7 +1,7 @@
 //! The stream engine: queues, events, waits, contexts, USM and its pools, for any [`Driver`].
 //!
 //! Owns order: the lane of a command, its dependencies, the completion of events, the reuse of
-//! memory. Uses `timeline` for the order of points, `pool` for memory, and a driver for the work
+//! memory. Uses `timeline` for the order of points, `sync` for locks, `pool` for memory, and a driver for the work
 //! itself. Must never know a backend.
 //!
 //! The head of each folder says what it owns, may use and must never know. A folder uses only

@@ -138,7 +138,7 @@ impl Drivers {
         };
         arguments.extend(suites.iter().map(filter));
         let program = self.conformance_program(suite);
-        // Its exit status tells of the expected ones too.
+        // The program's exit status tells of expected failures too.
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut command = self.command(suite, product, &program, &arguments);
         let output = command.envs(variables.iter().copied()).output();

@@ -88,7 +88,7 @@ impl Client {
             ],
             (Client::Mock, false) => &[Target::Mock],
             (Client::Trace, false) => &[Target::NativeCpu],
-            // Its kernels are SPIR-V, which only these drivers take here.
+            // dpctl's kernels are SPIR-V, which only these drivers take here.
             (Client::Dpctl, false) => &[Target::Intel, Target::LevelZero],
             // On this driver libsycl has a default device without us.
             (Client::Env, false) => &[Target::Intel],

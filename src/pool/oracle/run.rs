@@ -47,9 +47,9 @@ pub fn run(script: &Script) -> Result<Report, String> {
     run_with(script, true)
 }
 
-/// Runs a script as [`run`] does, with or without a cache for each in-order queue. A deterministic script runs twice, the
-/// second time with completion observed that the program does not await and the model hears nothing of:
-/// that must change no answer.
+/// Runs a script as [`run`] does, with or without a cache for each in-order queue. A deterministic script runs twice.
+/// The second time completion is observed that the program does not await and the model hears nothing of: that must
+/// change no answer.
 pub fn run_with(script: &Script, caches: bool) -> Result<Report, String> {
     let report = run_once(script, caches, false)?;
     if script.setup.deterministic {

@@ -20,7 +20,7 @@ pub(crate) type SharedPlan = Arc<Brief<Plan, { rank::REPLAY_PLAN }>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Participant {
     pub plan: SharedPlan,
-    /// Its place among the participants.
+    /// The stream's place among the participants.
     pub index: u32,
 }
 

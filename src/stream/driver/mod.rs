@@ -128,7 +128,7 @@ pub enum Progress {
 pub trait NativeRecord<D: Driver>: Send + Sync {
     fn handle(&self) -> ur_native_handle_t;
 
-    /// Its current commands, as one command.
+    /// The record's current commands, as one command.
     fn work(&self) -> Result<Work<D>>;
 }
 

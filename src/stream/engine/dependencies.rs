@@ -329,7 +329,7 @@ mod tests {
             let mut waited = MarkerRequests::of(Some(own.clone()));
             waited.join([&*idle]);
             pending_waits.add_requests(&waited);
-            // Its last event holds them too.
+            // The queue's last event holds these requests too.
             requests = MarkerRequests::of(requests.first().cloned());
             requests.join(pending_waits.requests());
             largest = largest

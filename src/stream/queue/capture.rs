@@ -55,8 +55,7 @@ struct CapturePosition<D: Driver> {
     graph: Arc<Object<Graph<D>>>,
     /// Predecessors of every later command of the queue.
     barrier: Vec<u32>,
-    /// Its commands since the barrier. Empty on an in-order queue, whose last command is the
-    /// barrier.
+    /// The queue's commands since the barrier. Empty on an in-order queue, whose last command is the barrier.
     since: Vec<u32>,
     in_order: bool,
     /// The backend's capture of its stream, once foreign code may submit there.

@@ -51,10 +51,10 @@ pub(crate) struct Recording<D: Driver> {
 pub(crate) struct Node<D: Driver> {
     pub kind: ur_command_t,
     pub work: Work<D>,
-    /// Its predecessors, ascending.
+    /// The command's predecessors, ascending.
     pub after: Vec<u32>,
     pub waits: Vec<Arc<Object<Event<D>>>>,
-    /// Its event, bound to the current execution.
+    /// The command's event, bound to the current execution.
     pub signal: Option<Arc<Object<Event<D>>>>,
     /// The launch, if it may change.
     pub launch: Option<Box<Launch<D>>>,

@@ -196,7 +196,7 @@ pub(crate) fn wait_events<D: Driver>(
         UR_RESULT_ERROR_INVALID_EVENT_WAIT_LIST,
     )?;
     recording.nodes[at].waits = waits.iter().map(Object::arc).collect();
-    // Its predecessors in the buffer may have changed.
+    // The command's predecessors in the buffer may have changed.
     replay.plan(buffer.target(), true);
     Ok(())
 }

@@ -173,7 +173,7 @@ impl<D: Driver> Memory<D> {
             debug_assert!(before.is_none(), "two slabs at one address");
         }
         drop(slabs);
-        // Its addresses were unused before, or another slab's.
+        // The new slab's addresses were unused before, or another slab's.
         self.extent_version.change();
     }
 

@@ -31,7 +31,7 @@ struct Base {
     event: usize,
     /// Holds the latest base, so a base does not keep it alive.
     gpu: Weak<Gpu>,
-    /// Its time on the device's clock, in nanoseconds.
+    /// The event's time on the device's clock, in nanoseconds.
     at: u64,
     /// The host's time of its completion.
     seen: Instant,

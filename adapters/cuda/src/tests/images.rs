@@ -43,7 +43,8 @@ const SILENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// Calls that may fail unnoticed while images are released. An image over host memory is copied back then, and that this failed is logged.
+/// Calls that may fail unnoticed while images are released. An image over host memory is copied back then, and that
+/// this failed is logged.
 const SILENT_AT_RELEASE: &[(&str, &str)] = &[
     ("cuMemcpy3DAsync", "copies back"),
     (

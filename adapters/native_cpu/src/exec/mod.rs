@@ -41,9 +41,9 @@ pub use workers::WorkerRange;
 /// Why the executor could not do as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Its threads are gone: it was stopped, or this process is a fork of the one they run in.
+    /// The executor's threads are gone: it was stopped, or this process is a fork of the one they run in.
     Lost,
-    /// The system gave no thread or no memory for it.
+    /// The system gave no thread or no memory for the executor.
     Exhausted,
 }
 

@@ -159,7 +159,7 @@ const HELD_TIMEOUT: Duration = Duration::from_secs(20);
 /// After a time limit it is released and the test fails, so that a call that waits for it does not hang.
 struct Held {
     command: Arc<Mutex<Box<dyn Command + Send>>>,
-    /// Its drop ends the thread that releases the work in time.
+    /// Dropping it ends the thread that releases the work in time.
     limit: Option<Sender<()>>,
 }
 
