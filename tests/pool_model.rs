@@ -5,11 +5,11 @@
 //! a lane that is not idle.
 
 use flate2::read::GzDecoder;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read as _;
 use std::sync::{Arc, Mutex};
-use ur::pool::oracle::FakeProvider;
+use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
 use ur::timeline::{Clock, Lane};
 
@@ -142,7 +142,7 @@ fn run(ops: &[Op], options: Options, command_us: Option<f64>) -> (f64, f64) {
     };
     let pool = Pool::new(Arc::clone(&provider), config);
     let mut queues = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..8 {
         let mut lane = Lane::new();
         lane.advance();
         lane.clock().raise(lane.epoch());
@@ -293,4 +293,55 @@ fn a_decoder_holds_little_more_than_it_needs() {
     println!("decoder: held {held:.3}, {time:.0} ns; {coarse_held:.3} in steps of up to 1 MiB");
     assert!(held <= 1.05, "{held}");
     assert!(held + 0.1 < coarse_held, "{coarse_held} in large steps");
+}
+
+/// A program that never repeats: sizes and lives in allocations are drawn from a recorded program, and its queues.
+fn drawn(recorded: &[Op], queues: u64, allocations: u64, seed: u64) -> Vec<Op> {
+    let (mut sizes, mut live): (Vec<(u64, u64)>, _) = (Vec::new(), HashMap::new());
+    for (made, id, bytes, _) in recorded {
+        let at = sizes.len();
+        match *made {
+            true => {
+                live.insert(*id, at);
+                sizes.push((*bytes, allocations));
+            }
+            false => {
+                let made_at = live.remove(id).expect("it was made");
+                sizes[made_at].1 = (at - made_at) as u64;
+            }
+        }
+    }
+    let mut rng = Rng::new(seed);
+    let (mut ops, mut ends) = (Vec::new(), BTreeMap::<u64, Vec<Op>>::new());
+    for id in 0..allocations {
+        let (bytes, life) = sizes[rng.below(sizes.len() as u64) as usize];
+        let queue = rng.below(queues) as usize;
+        ops.push((true, id, bytes, queue));
+        ends.entry(id + life.max(1))
+            .or_default()
+            .push((false, id, bytes, queue));
+        ops.extend(ends.remove(&(id + 1)).unwrap_or_default());
+    }
+    ops
+}
+
+/// A pool that seldom grows has small pages, of which more are free as a whole when a large block is asked for.
+#[test]
+fn a_pool_that_seldom_grows_earns_small_pages() {
+    const SEEDS: u64 = 4;
+    let recorded = recorded("llama_decode");
+    let usual = Options::default();
+    let coarse = Options {
+        page_requests: 0,
+        ..usual
+    };
+    let lag = Some(4.0 * SUBMIT_US);
+    let programs = (0..SEEDS).map(|seed| drawn(&recorded, 8, 48_000, seed));
+    let (mut held, mut coarse_held) = (0.0, 0.0);
+    for ops in programs {
+        held += run(&ops, usual, lag).1 / SEEDS as f64;
+        coarse_held += run(&ops, coarse, lag).1 / SEEDS as f64;
+    }
+    println!("a decoder over 8 queues: held {held:.3}, {coarse_held:.3} with large pages");
+    assert!(held + 0.02 < coarse_held, "{held} {coarse_held}");
 }

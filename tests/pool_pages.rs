@@ -253,6 +253,52 @@ fn large_growth_maps_few_pages() {
     assert!(mapped < 400, "{mapped}");
 }
 
+/// A pool earns a page with each so many requests that it serves: later growth has more and smaller pages, down to
+/// 1/64 of what the pool holds. What it earned ends when memory goes back to the provider.
+#[test]
+fn requests_served_earn_small_pages() {
+    const MIB: u64 = 1 << 20;
+    let page = |page_requests: u64, requests: u64, trims: bool| {
+        let provider = Arc::new(FakeProvider::mixed(2 * MIB, 128 * MIB));
+        let options = Options {
+            page_requests,
+            ..Options::default()
+        };
+        let config = Config {
+            options,
+            ..Config::default()
+        };
+        let pool = Pool::new(Arc::clone(&provider), config);
+        let first = alloc(&pool, 192 * MIB).expect("there is no limit");
+        assert!(provider.mapped() <= 12, "a new pool has earned nothing");
+        for _ in 0..requests {
+            let block = alloc(&pool, MIB).expect("there is no limit");
+            pool.release(block.addr, Frontier::new())
+                .expect("it is live");
+        }
+        if trims {
+            pool.release(first.addr, Frontier::new())
+                .expect("it is live");
+            pool.trim(0);
+        }
+        let before = (provider.mapped(), pool.figures().reserved);
+        alloc(&pool, 192 * MIB).expect("there is no limit");
+        assert!(pool.figures().reserved > before.1, "it grew");
+        (pool.figures().reserved - before.1) / (provider.mapped() - before.0)
+    };
+    // 1/16 of what the pool holds, in a power of two times the least page.
+    assert_eq!(page(0, 4096, false), 16 * MIB, "no page is earned");
+    assert_eq!(
+        page(8, 64, false),
+        16 * MIB,
+        "no more than the pool has made"
+    );
+    // At least 1/64 of it.
+    assert_eq!(page(8, 4096, false), 8 * MIB);
+    assert_eq!(page(1, 4096, false), 8 * MIB);
+    assert_eq!(page(8, 4096, true), 16 * MIB, "as in a new pool");
+}
+
 /// Pages of several sizes are released whole, so a trim may keep more than requested and never less.
 #[test]
 fn a_trim_keeps_at_least_the_requested_bytes() {

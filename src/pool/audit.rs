@@ -158,14 +158,7 @@ impl Heap {
             Occupancy::Live {
                 holder: Holder::Cache(lane),
                 ..
-            } => Some((
-                id,
-                Slab {
-                    base: seg.addr,
-                    bytes: seg.bytes,
-                },
-                lane,
-            )),
+            } => Some((id, Slab::new(seg.addr, seg.bytes), lane)),
             _ => None,
         })
     }

@@ -176,10 +176,7 @@ pub(crate) fn lack(
 ) -> Option<MissingDependency> {
     let (pieces, wait) = match search::least_wait(heap, need, order) {
         Some(place) => {
-            let range = Slab {
-                base: place.start,
-                bytes: need.bytes,
-            };
+            let range = Slab::new(place.start, need.bytes);
             (vec![range], heap.missing(place, need.bytes, order))
         }
         None if options.compaction == Compaction::Never => return None,

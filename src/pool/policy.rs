@@ -366,6 +366,7 @@ impl PoolState {
         };
         if fresh > 0 {
             self.stats.reserve(fresh);
+            self.spend(remap.fresh.pages());
             attempt.grew = remap.ready;
         }
         attempt.continues = remap.fresh.after.is_some();

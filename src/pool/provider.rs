@@ -11,6 +11,10 @@ pub struct Slab {
 }
 
 impl Slab {
+    pub const fn new(base: u64, bytes: u64) -> Self {
+        Self { base, bytes }
+    }
+
     pub fn end(&self) -> u64 {
         self.base + self.bytes
     }

@@ -81,6 +81,7 @@ impl PoolState {
             // Allocation traces name addresses of the released memory.
             self.table.forget_replay(&mut self.heap);
             self.pressure.reset();
+            self.requests_spent = self.stats.counters.served();
             out.addresses.append(&mut self.expired());
         }
         out

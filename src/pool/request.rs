@@ -202,6 +202,13 @@ pub struct Block {
     pub requested: u64,
 }
 
+impl Block {
+    /// The addresses of the block.
+    pub(crate) fn range(&self) -> Slab {
+        Slab::new(self.addr, self.bytes)
+    }
+}
+
 /// A block was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Acquired {

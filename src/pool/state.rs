@@ -28,6 +28,8 @@ pub(crate) struct PoolState {
     /// Bytes that are being remapped.
     pub(super) moving: u64,
     pub(super) pressure: Pressure,
+    /// Requests served, as far as they earn no page any more (`growth`).
+    pub(super) requests_spent: u64,
 }
 
 /// What one request has been through.
@@ -74,6 +76,7 @@ impl PoolState {
             releasing: 0,
             moving: 0,
             pressure: Pressure::default(),
+            requests_spent: 0,
         }
     }
 

@@ -95,14 +95,11 @@ impl Bench {
                 let page = self.heap.segments.page();
                 let slab = match page {
                     // A third of them touch the one before.
-                    Some(page) => Slab {
-                        base: self.next.next_multiple_of(page) + skew % 3 * page,
-                        bytes: (units * UNIT).next_multiple_of(page),
-                    },
-                    None => Slab {
-                        base: self.next + skew,
-                        bytes: units * UNIT,
-                    },
+                    Some(page) => Slab::new(
+                        self.next.next_multiple_of(page) + skew % 3 * page,
+                        (units * UNIT).next_multiple_of(page),
+                    ),
+                    None => Slab::new(self.next + skew, units * UNIT),
                 };
                 self.next = match page {
                     Some(_) => slab.end(),
@@ -343,12 +340,13 @@ proptest! {
         committed in 0..1u64 << 20,
         grain in prop_oneof![Just(1u64), Just(4096), Just(1 << 21)],
         (tight, padded) in any::<(bool, bool)>(),
+        credit in prop_oneof![Just(0u64), 1..100_000u64],
     ) {
         let config = Config { max_bytes: max, chunk_bytes: chunk, ..Config::default() };
         let need = need(bytes, align, config.min_align).expect("valid");
         let limits = Limits { granularity: grain, alignment: grain, largest_page: None, observes: false, leaves_mapped: false, maps_once: false, paged: false };
         let room = max.unwrap_or(u64::MAX).saturating_sub(committed);
-        match growth(&need, &config, limits, Tail::default(), committed, (tight, padded)) {
+        match growth(&need, &config, limits, Tail::default(), committed, credit, (tight, padded)) {
             Ok(ask) => {
                 let ask = ask.bytes;
                 prop_assert!(ask >= need.bytes && ask <= room);
@@ -367,6 +365,26 @@ fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
         ..Request::new(bytes, Order::Sync)
     };
     Need::new(&request, Rounding::new(unit, &Options::default()))
+}
+
+/// The largest requests have no power of two above them.
+#[test]
+fn growth_for_half_of_all_addresses_has_pages() {
+    let limits = Limits {
+        granularity: 1 << 21,
+        alignment: 1 << 21,
+        largest_page: Some(1 << 27),
+        observes: true,
+        leaves_mapped: true,
+        maps_once: false,
+        paged: true,
+    };
+    let config = Config::default();
+    let need = need((1 << 63) + 1, 0, config.min_align).expect("valid");
+    let tail = Tail::default();
+    let grown = growth(&need, &config, limits, tail, 0, 0, (false, false));
+    let grown = grown.expect("there is no limit");
+    assert_eq!((grown.bytes, grown.page), ((1 << 63) + (1 << 21), 1 << 27));
 }
 
 #[test]

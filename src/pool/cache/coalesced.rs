@@ -86,7 +86,7 @@ impl Coalesced {
     fn remove(&mut self, entries: &mut [Entry], id: u32) -> Entry {
         self.unlink(entries, id);
         let own = entries[id as usize];
-        self.by_end.remove(own.range().end());
+        self.by_end.remove(own.block.range().end());
         own
     }
 
@@ -137,7 +137,7 @@ impl Inner {
         cache.hits += 1;
         coalesced.unlink(entries, id);
         let own = &mut entries[id as usize];
-        let (mut rest, end) = (*own, own.range().end());
+        let (mut rest, end) = (*own, own.block.range().end());
         (own.block.bytes, own.block.requested) = (bytes, requested);
         own.state = Use::Live;
         let block = own.block;
@@ -183,7 +183,7 @@ impl Inner {
     fn coalesce(&mut self, mut id: u32) {
         let entries = &mut self.entries;
         let mut own = entries[id as usize];
-        let (at, range) = (own.cache, own.range());
+        let (at, range) = (own.cache, own.block.range());
         let cache = &mut self.caches[at as usize];
         let Some(coalesced) = &mut cache.coalesced else {
             return;
@@ -214,7 +214,7 @@ impl Inner {
             own.epoch = own.epoch.max(first.epoch);
         }
         entries[id as usize] = own;
-        coalesced.by_end.insert(own.range().end(), id);
+        coalesced.by_end.insert(own.block.range().end(), id);
         coalesced.link(entries, id);
     }
 
@@ -228,7 +228,7 @@ impl Inner {
         all.sort_unstable_by_key(|own| own.block.addr);
         if all
             .windows(2)
-            .any(|two| two[0].range().end() == two[1].block.addr)
+            .any(|two| two[0].block.range().end() == two[1].block.addr)
         {
             return Err("two coalesced blocks touch".into());
         }
@@ -246,7 +246,7 @@ impl Inner {
             }
             while next != NIL {
                 let own = &self.entries[next as usize];
-                let end = coalesced.by_end.get(own.range().end());
+                let end = coalesced.by_end.get(own.block.range().end());
                 if (own.prev, end, self::class(own.block.bytes)) != (prev, Some(next), class) {
                     return Err(format!("{:?} is listed wrongly", own.block));
                 }

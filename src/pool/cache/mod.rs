@@ -31,7 +31,6 @@ use crate::pool::cache::coalesced::Coalesced;
 use crate::pool::cache::extent_version::{ExtentVersion, VersionChanger};
 use crate::pool::cache::hash::AddressMap;
 use crate::pool::options::{BIN_PROBES, CACHE_BINS, LARGEST_BIN_UNITS, MAX_CUT_RATIO};
-use crate::pool::provider::Slab;
 use crate::pool::replay::{Backoff, Replay, Trace};
 use crate::pool::request::Block;
 use crate::pool::rounding::Rounding;
@@ -119,13 +118,6 @@ impl Entry {
             nth: 0,
             state: Use::Live,
         }
-    }
-
-    pub fn range(&self) -> Slab {
-        let Block {
-            addr: base, bytes, ..
-        } = self.block;
-        Slab { base, bytes }
     }
 
     /// The epoch of its death, if it is cached.
@@ -464,7 +456,7 @@ impl Inner {
     pub fn find_behind(&self, mut from: u64, addr: u64) -> Option<Entry> {
         loop {
             let own = self.find(from)?;
-            from = own.range().end();
+            from = own.block.range().end();
             if addr < from {
                 return Some(own);
             }
@@ -525,12 +517,12 @@ impl Inner {
 
     /// The ranges of a pool's blocks, coalesced ones among them.
     #[cfg(any(test, feature = "oracle"))]
-    pub fn ranges(&self, key: PoolKey) -> Vec<Slab> {
+    pub fn ranges(&self, key: PoolKey) -> Vec<crate::pool::provider::Slab> {
         let at = self.at(key);
         let all = self.by_address.all().into_iter();
         let all = all.map(|(_, id)| self.entries[id as usize]);
         all.filter(|own| Some(own.cache as usize) == at)
-            .map(|own| own.range())
+            .map(|own| own.block.range())
             .collect()
     }
 

@@ -128,7 +128,7 @@ impl CacheTable {
                 let own;
                 (own, ends_all) = cache.lock().remove_live(addr)?;
                 block = own.block;
-                id = heap.segments.live_as_one(own.seg, own.range());
+                id = heap.segments.live_as_one(own.seg, own.block.range());
             }
             None if block.addr != addr => return None,
             None => self.usage.free(block.bytes),
@@ -358,7 +358,7 @@ impl CacheTable {
 /// Cached blocks are free again for all; live ones are the pool's own.
 fn return_blocks(heap: &mut Heap, cache: &StreamCache, blocks: impl IntoIterator<Item = Entry>) {
     for own in blocks {
-        let seg = heap.segments.live_as_one(own.seg, own.range());
+        let seg = heap.segments.live_as_one(own.seg, own.block.range());
         match own.died() {
             Some(epoch) => heap.free(seg, cache.death(epoch)),
             None => {

@@ -74,13 +74,8 @@ struct Fit {
 /// The best fit among what died on the request's own stream.
 fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let lane = order.own_lane()?;
-    in_lane(
-        heap,
-        heap.index.lane(lane)?,
-        lane,
-        order.horizon(lane)?,
-        need,
-    )
+    let (index, horizon) = (heap.index.lane(lane)?, order.horizon(lane)?);
+    in_lane(heap, index, lane, horizon, need)
 }
 
 /// Whether there is any of [`own`].

@@ -403,10 +403,7 @@ impl Segments {
             let free_bytes = free.map(|seg| seg.bytes).sum();
             entry.free_bytes -= free_bytes;
             self.add_entry(SlabEntry {
-                slab: Slab {
-                    base: slab.end(),
-                    bytes: end - slab.end(),
-                },
+                slab: Slab::new(slab.end(), end - slab.end()),
                 start: slab.end(),
                 first: id,
                 free_bytes,

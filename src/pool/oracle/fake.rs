@@ -138,10 +138,7 @@ impl FakeProvider {
                 Some(last) if self.page.is_some() && last.end() == extent.addr => {
                     last.bytes += extent.bytes;
                 }
-                _ => out.push(Slab {
-                    base: extent.addr,
-                    bytes: extent.bytes,
-                }),
+                _ => out.push(Slab::new(extent.addr, extent.bytes)),
             }
         }
         out

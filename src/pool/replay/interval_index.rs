@@ -3,9 +3,6 @@
 use crate::pool::provider::Slab;
 use crate::pool::request::Block;
 
-/// The logarithm of how many ranges [`ranges`] compares a new one with.
-const RECENT_LOG2: u32 = 9;
-
 /// The addresses of a block.
 #[derive(Clone, Copy, Debug)]
 struct Interval {
@@ -64,18 +61,7 @@ impl IntervalIndex {
 
 /// The addresses of all these blocks, ascending and without overlap.
 pub(crate) fn ranges(blocks: &[Block]) -> Vec<Slab> {
-    // The addresses of a repeated allocation come again, mostly soon.
-    let mut recent = [(0, 0); 1 << RECENT_LOG2];
-    let mut all: Vec<Slab> = Vec::new();
-    for block in blocks {
-        let at = block.addr.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - RECENT_LOG2);
-        let recent = &mut recent[at as usize];
-        if *recent != (block.addr, block.bytes) {
-            *recent = (block.addr, block.bytes);
-            all.push(extent(block));
-        }
-    }
-    union(all)
+    union(blocks.iter().map(Block::range).collect())
 }
 
 /// The addresses of all these slabs, ascending and without overlap.
@@ -91,12 +77,4 @@ pub(crate) fn union(mut slabs: Vec<Slab>) -> Vec<Slab> {
         }
     }
     out
-}
-
-/// The addresses of a block.
-pub(crate) fn extent(block: &Block) -> Slab {
-    Slab {
-        base: block.addr,
-        bytes: block.bytes,
-    }
 }

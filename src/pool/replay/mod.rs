@@ -34,7 +34,7 @@ mod plan;
 mod trace;
 
 pub(crate) use backoff::Backoff;
-pub(crate) use interval_index::{extent, ranges, union};
+pub(crate) use interval_index::{ranges, union};
 pub(crate) use plan::{Held, NEVER, Participant, Plan, SharedPlan};
 pub(crate) use trace::{Iteration, Start, Trace, is_shared};
 

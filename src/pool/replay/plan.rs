@@ -4,7 +4,7 @@ use crate::pool::cache::{CacheResult, Miss, check_quota};
 use crate::pool::heap::range_map::RangeMap;
 use crate::pool::heap::segments::SegmentId;
 use crate::pool::provider::Slab;
-use crate::pool::replay::interval_index::{IntervalIndex, extent};
+use crate::pool::replay::interval_index::IntervalIndex;
 use crate::pool::replay::trace::{ALLOC, Iteration};
 use crate::pool::request::{Block, Order, Reuse};
 use crate::pool::stats::Counters;
@@ -162,7 +162,7 @@ impl Plan {
         let (block, ends_first) = (next.block, next.ends_first);
         check_quota(block.bytes, self.quota - self.live)?;
         debug_assert!(
-            self.live_in(extent(&block)).is_none(),
+            self.live_in(block.range()).is_none(),
             "live blocks that overlap"
         );
         self.blocks[self.next_block].live = true;

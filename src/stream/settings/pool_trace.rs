@@ -142,10 +142,7 @@ impl Entry<'_> {
             format!(" lacks={}:{owners}", self.book.after(&lack.wait))
         });
         if let Some(block) = block {
-            let range = Slab {
-                base: block.addr,
-                bytes: block.bytes,
-            };
+            let range = block.range();
             let from = self.book.owners(&[range]);
             self.book.bury(range, None);
             let live = self.book.live.entry(block.addr).or_default();
@@ -167,10 +164,7 @@ impl Entry<'_> {
         let Some((id, block)) = self.book.live.get_mut(&addr).and_then(Vec::pop) else {
             return;
         };
-        let range = Slab {
-            base: addr,
-            bytes: block.bytes,
-        };
+        let range = Slab::new(addr, block.bytes);
         self.book.bury(range, Some(id));
         let line = self.start('f', id, block.requested, death);
         let ns = self.ns;

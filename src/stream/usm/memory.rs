@@ -4,7 +4,7 @@
 //! block of that one. Queries visit the innermost pool first.
 
 use crate::object::Object;
-use crate::pool::{Block, ExtentVersion, Slab};
+use crate::pool::{Block, ExtentVersion};
 use crate::stream::usm::exports::Exports;
 use crate::stream::usm::foreign_ranges::ForeignRanges;
 use crate::stream::usm::paged::Page;
@@ -303,10 +303,7 @@ impl<D: Driver> Memory<D> {
     /// The pages behind a live block, in order, each with the address where it begins. None if its memory
     /// has no pages.
     pub fn pages_at(&self, block: &Block) -> Option<Vec<(u64, Page)>> {
-        let slab = Slab {
-            base: block.addr,
-            bytes: block.bytes,
-        };
+        let slab = block.range();
         self.owners(block.addr as usize).find_map(|(core, part)| {
             let provider = core.parts()[part].pool.provider();
             provider.paged.as_ref()?.pages_at(slab)

@@ -273,10 +273,7 @@ impl<D: Driver> Paged<D> {
             }
             if run.end() != addr {
                 self.unmap(run);
-                run = Slab {
-                    base: addr,
-                    bytes: 0,
-                };
+                run = Slab::new(addr, 0);
             }
             run.bytes += page.bytes;
         }
@@ -313,10 +310,7 @@ impl<D: Driver> Paged<D> {
                 return space.allocate_range(bytes).ok_or(error);
             }
         };
-        let slab = Slab {
-            base: reserved.0 as u64,
-            bytes: reserved.1 as u64,
-        };
+        let slab = Slab::new(reserved.0 as u64, reserved.1 as u64);
         space.windows.push(slab);
         space.free_range(slab);
         window(slab);

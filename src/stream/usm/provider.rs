@@ -159,10 +159,7 @@ impl<D: Driver> SlabSource<D> {
         }
         let device = self.device.as_deref();
         match D::acquire(&self.domain, device, self.kind, size, self.zeroed) {
-            Ok(addr) => Ok(Slab {
-                base: addr as u64,
-                bytes,
-            }),
+            Ok(addr) => Ok(Slab::new(addr as u64, bytes)),
             Err(error) => {
                 self.budget.sub(bytes);
                 Err(source_error(&error))
@@ -196,9 +193,6 @@ impl UserBlock {
             return Err(ProviderError::OutOfMemory);
         }
         budget.add(whole);
-        Ok(Slab {
-            base: self.base as u64,
-            bytes: whole,
-        })
+        Ok(Slab::new(self.base as u64, whole))
     }
 }

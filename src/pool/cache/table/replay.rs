@@ -14,7 +14,7 @@ use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
 use crate::pool::replay::{
-    Held, Iteration, NEVER, Participant, Plan, SharedPlan, extent, is_shared, ranges, union,
+    Held, Iteration, NEVER, Participant, Plan, SharedPlan, is_shared, ranges, union,
 };
 use crate::pool::request::{Block, Order, Request, Reuse};
 use crate::sync::Brief;
@@ -61,7 +61,7 @@ impl PreparedPlan {
 
     /// Makes the plan, unless it was made before.
     fn make(&mut self, aliases: &AddressAliases) -> Plan {
-        let find = |block: &Block, slabs: &mut Vec<Slab>| aliases.resolve(extent(block), slabs);
+        let find = |block: &Block, slabs: &mut Vec<Slab>| aliases.resolve(block.range(), slabs);
         self.plan.take().unwrap_or_else(|| {
             let clocks = self.caches.iter().map(|own| Arc::clone(own.clock()));
             Plan::new(clocks.collect(), &self.iterations, find)
@@ -416,10 +416,7 @@ impl CacheTable {
         // Blocks of the plan used addresses that memory has left.
         let last = plan.last_death();
         if !last.is_empty() {
-            let everywhere = Slab {
-                base: 0,
-                bytes: u64::MAX,
-            };
+            let everywhere = Slab::new(0, u64::MAX);
             self.aliases.extend_use(everywhere, &last);
         }
     }
@@ -431,8 +428,7 @@ impl CacheTable {
         for (at, held) in plan.held.iter().enumerate() {
             let mut base = held.slab.base;
             for (part, (bytes, _)) in held.parts.iter().enumerate() {
-                let bytes = *bytes;
-                map.insert(Slab { base, bytes }, Content::Before(at, part));
+                map.insert(Slab::new(base, *bytes), Content::Before(at, part));
                 base += bytes;
             }
         }
@@ -449,7 +445,7 @@ impl CacheTable {
                 false => Content::Dead(nth),
             };
             parts.clear();
-            self.aliases.resolve(extent(&own.block), &mut parts);
+            self.aliases.resolve(own.block.range(), &mut parts);
             parts.iter().for_each(|part| map.insert(*part, content));
         }
         map
@@ -464,7 +460,7 @@ impl CacheTable {
     ) -> Option<Block> {
         if let Some(Relocated { block, segs }) = self.relocated.remove(&addr) {
             self.usage.free(block.bytes);
-            self.aliases.extend_use(extent(&block), death);
+            self.aliases.extend_use(block.range(), death);
             for seg in segs {
                 heap.free(seg, death.clone());
             }
@@ -481,12 +477,8 @@ impl CacheTable {
         if let Some(block) = relocated.filter(|block| addr - block.addr < block.bytes) {
             return Some(block);
         }
-        let byte = Slab {
-            base: addr,
-            bytes: 1,
-        };
         let mut plans = self.plans.iter();
-        plans.find_map(|own| own.plan.lock().live_in(byte))
+        plans.find_map(|own| own.plan.lock().live_in(Slab::new(addr, 1)))
     }
 
     /// Address aliases that can be given back. Those that traces and plans name stay while there are any, up
@@ -502,7 +494,7 @@ impl CacheTable {
         let relocated = &self.relocated;
         self.aliases.take_unused(|slab| {
             let before = relocated.range(..slab.end()).next_back();
-            before.is_some_and(|(_, own)| extent(&own.block).end() > slab.base)
+            before.is_some_and(|(_, own)| own.block.range().end() > slab.base)
         })
     }
 
