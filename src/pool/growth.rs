@@ -10,8 +10,8 @@
 //!
 //! A pool that seldom grows can afford more pages, and small ones are free as a whole more often. So a pool earns a page
 //! with every eight requests that it serves, and grows in as many as it has earned, of 1/64 of what it holds at least.
-//! Decoders over four and eight streams, which ask for a large block now and then, reserve 1.23 times what they need
-//! rather than 1.45 (`docs/src/benchmarks/cuda.md`).
+//! Decoders over four and eight streams, which ask for a large block now and then, reserve 1.22 and 1.25 times what they
+//! need rather than 1.32 and 1.57 (`docs/src/benchmarks/cuda.md`).
 //!
 //! Growth continues the pool's last slab where the addresses are free. Free memory at the slab's end then is
 //! part of what serves the request.

@@ -11,6 +11,10 @@ pub(crate) const USEFUL_SHARE: u64 = 16;
 /// Remapping for smaller requests scatters adjacent memory.
 pub(crate) const LARGE_SHARE: u64 = 16;
 
+/// Requests of at least this share of the reserved bytes have as many pages remapped as they need: growth would add a
+/// block that few others can use. A decoder over 8 streams whose budget was short reserved 1.6 rather than 1.2.
+pub(crate) const UNBUDGETED_SHARE: u64 = 4;
+
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
 /// holds. More would only cost the driver's tables.
 pub(crate) const ALIAS_RATIO: u64 = 8;

@@ -174,7 +174,7 @@ impl PoolState {
             if !small || table.coalesces() {
                 let enough = (need.bytes, need.bytes / USEFUL_SHARE);
                 table.recall(heap, enough, |lane| lane == own, |_, _| true);
-            } else if !search::has_own(heap, need, order) {
+            } else if search::own(heap, need, order).is_none() {
                 table.recall_one(heap, own, need.bytes);
             }
         }

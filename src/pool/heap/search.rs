@@ -66,21 +66,16 @@ pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(
 
 /// A place, and the bytes of the stretch it was found in.
 #[derive(Clone, Copy)]
-struct Fit {
+pub(crate) struct Fit {
     size: u64,
     place: Place,
 }
 
 /// The best fit among what died on the request's own stream.
-fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
+pub(crate) fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let lane = order.own_lane()?;
     let (index, horizon) = (heap.index.lane(lane)?, order.horizon(lane)?);
     in_lane(heap, index, lane, horizon, need)
-}
-
-/// Whether there is any of [`own`].
-pub(crate) fn has_own(heap: &Heap, need: &Need, order: &Order<'_>) -> bool {
-    own(heap, need, order).is_some()
 }
 
 /// The best fit over the bins of all lanes that the order reaches.
