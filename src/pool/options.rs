@@ -12,7 +12,7 @@ pub(crate) const USEFUL_SHARE: u64 = 16;
 pub(crate) const LARGE_SHARE: u64 = 16;
 
 /// Requests of at least this share of the reserved bytes have as many pages remapped as they need: growth would add a
-/// block that few others can use. A decoder over 8 streams whose budget was short reserved 1.6 rather than 1.2.
+/// block that few others use. A decoder over 8 streams in virtual time holds up to 1.38 times what lives, else 1.61.
 pub(crate) const UNBUDGETED_SHARE: u64 = 4;
 
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
