@@ -299,53 +299,6 @@ fn requests_served_earn_small_pages() {
     assert_eq!(page(8, 4096, true), 16 * MIB, "as in a new pool");
 }
 
-/// Pages that move are as many as growth has mapped, except for a request of a quarter of the pool: that moves what it
-/// needs, however often.
-#[test]
-fn a_request_of_a_quarter_of_the_pool_moves_any_number_of_pages() {
-    const PAGES: u64 = 32;
-    // What the pool holds after each of some rounds, in pages.
-    let rounds = |requested: u64| -> Vec<u64> {
-        let provider = Arc::new(FakeProvider::mixed(PAGE, PAGE).leaving_mapped());
-        let config = Config {
-            min_align: 64,
-            options: Options {
-                growth_mib: 0,
-                page_mib: 0,
-                ..Options::default()
-            },
-            ..Config::default()
-        };
-        let pool = Pool::new(Arc::clone(&provider), config);
-        let release = |block: Block| {
-            pool.release(block.addr, Frontier::new())
-                .expect("it is live");
-        };
-        let round = |_| {
-            let mut blocks: Vec<Block> = (0..PAGES)
-                .map(|_| alloc(&pool, PAGE).expect("there is no limit"))
-                .collect();
-            blocks.sort_unstable_by_key(|block| block.addr);
-            let (kept, gone): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(at, _)| at % 3 == 0);
-            gone.into_iter().for_each(|(_, block)| release(block));
-            let large = alloc(&pool, requested * PAGE).expect("there is no limit");
-            release(large);
-            kept.into_iter().for_each(|(_, block)| release(block));
-            pool.figures().reserved / PAGE
-        };
-        let held = (0..6).map(round).collect();
-        assert_eq!(provider.wrong(), [""; 0]);
-        held
-    };
-    assert_eq!(rounds(16), [PAGES; 6]);
-    let smaller = rounds(8);
-    assert_eq!(
-        (smaller[0], smaller[5] > PAGES),
-        (PAGES, true),
-        "{smaller:?}"
-    );
-}
-
 /// Pages of several sizes are released whole, so a trim may keep more than requested and never less.
 #[test]
 fn a_trim_keeps_at_least_the_requested_bytes() {

@@ -1,8 +1,9 @@
 //! Every tuning constant of the pool, and the switches of its mechanisms.
 //!
-//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings` reads
-//! them) and a row in `cargo xtask bench pool --ablation`. The cache of extents is the engine's (`stream/context`)
-//! and has its rows in `cargo xtask bench submit`: it makes copies and fills cheaper, no allocation.
+//! A mechanism that buys speed or memory has a variable of the environment (`src/stream/settings` reads them). Its row
+//! is in `cargo xtask bench pool --ablation`, and where pages have a price in `docs/src/benchmarks/cuda.md`. The cache of
+//! extents is the engine's (`stream/context`) and has its rows in `cargo xtask bench submit`: it makes copies and fills
+//! cheaper, no allocation.
 
 /// The least share of a larger request for which a cached block is taken back: smaller ones seldom help.
 pub(crate) const USEFUL_SHARE: u64 = 16;
@@ -10,10 +11,6 @@ pub(crate) const USEFUL_SHARE: u64 = 16;
 /// Requests of at least this share of the reserved bytes have free pages remapped though the pool could grow.
 /// Remapping for smaller requests scatters adjacent memory.
 pub(crate) const LARGE_SHARE: u64 = 16;
-
-/// Requests of at least this share of the reserved bytes have as many pages remapped as they need: growth would add a
-/// block that few others use. A decoder over 8 streams in virtual time holds up to 1.38 times what lives, else 1.61.
-pub(crate) const UNBUDGETED_SHARE: u64 = 4;
 
 /// The addresses that remapped memory has left and that replay may use, as a multiple of what the pool
 /// holds. More would only cost the driver's tables.
@@ -152,12 +149,14 @@ impl Options {
     /// pool grows by what is needed, and often. Its slack is 1/8: with 1/32 a decoder reserves 1806 MiB, else 1758.
     /// Such a program frees in one step what the step before has made, so that nothing of it can be replayed. Its stream
     /// coalesces instead: an operation of a GPT takes 700 instructions rather than 2,360.
+    /// The pool earns no small pages: the figures of PyTorch were measured without them.
     /// `docs/src/guides/pytorch.md` has what each part saves, `integrations/pytorch/tests/recorded.rs` checks it.
     pub const fn tight(self) -> Self {
         Self {
             slack_share: 8,
             growth_share: 0,
             growth_mib: 0,
+            page_requests: 0,
             coalescing: true,
             replay: false,
             shared_replay: false,
