@@ -299,6 +299,77 @@ fn requests_served_earn_small_pages() {
     assert_eq!(page(8, 4096, true), 16 * MIB, "as in a new pool");
 }
 
+/// A pool that has earned 128 pages grows by what a request needs, and one that has earned fewer by at least 16 MiB. A
+/// pool whose pages have no price grows by 1/32 of what it holds, however much it has served.
+#[test]
+fn many_requests_served_earn_growth_by_need() {
+    const MIB: u64 = 1 << 20;
+    let growth = |provider: FakeProvider, requests: u64| {
+        let pool = Pool::new(Arc::new(provider), Config::default());
+        alloc(&pool, 256 * MIB).expect("there is no limit");
+        for _ in 0..requests {
+            let block = alloc(&pool, MIB).expect("there is no limit");
+            pool.release(block.addr, Frontier::new())
+                .expect("it is live");
+        }
+        let before = pool.figures().reserved;
+        let free = before - 256 * MIB;
+        alloc(&pool, free + MIB).expect("there is no limit");
+        pool.figures().reserved - before
+    };
+    let priced = || FakeProvider::mixed(2 * MIB, 128 * MIB);
+    assert_eq!(growth(priced(), 8 * 100), 16 * MIB);
+    assert_eq!(growth(priced(), 8 * 200), 2 * MIB);
+    let share = (256_u64 + 8).div_ceil(32).next_multiple_of(2);
+    assert_eq!(growth(FakeProvider::paged(2 * MIB), 8 * 200), share * MIB);
+}
+
+/// Pages that move are as many as growth has mapped, except for a request of a fifth of the pool: that moves what it
+/// needs, however often.
+#[test]
+fn a_request_of_a_fifth_of_the_pool_moves_any_number_of_pages() {
+    const PAGES: u64 = 32;
+    // What the pool holds after each of some rounds, in pages.
+    let rounds = |requested: u64, remap_share: u64| -> Vec<u64> {
+        let provider = Arc::new(FakeProvider::mixed(PAGE, PAGE).leaving_mapped());
+        let config = Config {
+            min_align: 64,
+            options: Options {
+                growth_mib: 0,
+                page_mib: 0,
+                remap_share,
+                ..Options::default()
+            },
+            ..Config::default()
+        };
+        let pool = Pool::new(Arc::clone(&provider), config);
+        let release = |block: Block| {
+            pool.release(block.addr, Frontier::new())
+                .expect("it is live");
+        };
+        let round = |_| {
+            let mut blocks: Vec<Block> = (0..PAGES)
+                .map(|_| alloc(&pool, PAGE).expect("there is no limit"))
+                .collect();
+            blocks.sort_unstable_by_key(|block| block.addr);
+            let (kept, gone): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(at, _)| at % 3 == 0);
+            gone.into_iter().for_each(|(_, block)| release(block));
+            let large = alloc(&pool, requested * PAGE).expect("there is no limit");
+            release(large);
+            kept.into_iter().for_each(|(_, block)| release(block));
+            pool.figures().reserved / PAGE
+        };
+        let held = (0..6).map(round).collect();
+        assert_eq!(provider.wrong(), [""; 0]);
+        held
+    };
+    assert_eq!(rounds(16, 5), [PAGES; 6]);
+    for (requested, remap_share) in [(7, 5), (16, 0)] {
+        let held = rounds(requested, remap_share);
+        assert_eq!((held[0], held[5] > PAGES), (PAGES, true), "{held:?}");
+    }
+}
+
 /// Pages of several sizes are released whole, so a trim may keep more than requested and never less.
 #[test]
 fn a_trim_keeps_at_least_the_requested_bytes() {

@@ -6,8 +6,9 @@
 //! Pages are remapped under pressure only:
 //! - at the maximum size, or where the provider has no memory left;
 //! - where the user prefers waits to growth;
-//! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, the provider
-//!   must leave old addresses mapped at no cost (CUDA), and no more pages may be remapped than growth has mapped.
+//! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, and the provider
+//!   must leave old addresses mapped at no cost (CUDA). No more pages may be remapped than growth has mapped, unless the
+//!   request is a fifth of the pool.
 //!
 //! Remapped pages continue the pool's last slab, as growth does: what is free at its end is part of what serves the
 //! request, and what was apart is adjacent then. Pages of slabs that are free as a whole go first. With the largest
@@ -192,9 +193,9 @@ pub(crate) fn lack(
 
 /// The most that was ever in use, beside which the pool's size is measured.
 ///
-/// A pool that would hold much more is under pressure: it remaps free pages though it could grow, as long as
-/// it has remapped no more pages than growth has mapped. Else it grows, since a remapped page costs as much as
-/// a new one.
+/// A pool that would hold much more is under pressure: it remaps free pages though it could grow. Unless the request is
+/// a fifth of the pool, it has remapped no more pages than growth has mapped: a remapped page costs as much as a new
+/// one.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     /// Bytes in use when a request found nothing, the request's own among them.
@@ -240,8 +241,9 @@ impl Pressure {
             Compaction::Pressure => {
                 let slack = self.peak.checked_div(options.slack_share);
                 let limit = slack.map_or(u64::MAX, |slack| self.peak.saturating_add(slack));
-                let large = bytes >= held / LARGE_SHARE;
-                aliases && large && held > limit && pages <= self.budget
+                let unbudgeted = held.checked_div(options.remap_share);
+                let paid = pages <= self.budget || unbudgeted.is_some_and(|least| bytes >= least);
+                aliases && bytes >= held / LARGE_SHARE && held > limit && paid
             }
         }
     }

@@ -10,6 +10,7 @@
 //!
 //! A pool that seldom grows can afford more pages, and small ones are free as a whole more often. So a pool earns a page
 //! with every eight requests that it serves, and grows in as many as it has earned, of 1/64 of what it holds at least.
+//! With 128 earned it can afford the calls too, and grows by what is needed.
 //! Decoders over four and eight streams, which ask for a large block now and then, reserve 1.22 and 1.25 times what they
 //! need rather than 1.32 and 1.57 (`docs/src/benchmarks/cuda.md`).
 //!
@@ -28,7 +29,7 @@
 
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
-use crate::pool::options::FINE_PAGE_SHARE;
+use crate::pool::options::{EXACT_GROWTH_PAGES, FINE_PAGE_SHARE};
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Config, Order};
 use crate::pool::state::{Attempt, PoolState};
@@ -140,15 +141,13 @@ pub(crate) fn growth(
     if tight {
         return Ok(of(least));
     }
-    let bound = config.is_bound();
-    let ahead = match limits.paged && !bound {
-        true => committed.checked_div(config.options.growth_share),
-        false => None,
-    };
+    let share = committed.checked_div(config.options.growth_share);
     // A small pool at most doubles.
     let least_ahead = paid(config, limits, config.options.growth_mib).min(committed);
-    let ahead = ahead.unwrap_or(0).max(least_ahead);
-    let wish = floor.max(config.chunk_bytes).max(ahead);
+    let ahead = share.unwrap_or(0).max(least_ahead);
+    let may_exceed = limits.paged && !config.is_bound() && credit < EXACT_GROWTH_PAGES;
+    let wish = floor.max(config.chunk_bytes);
+    let wish = wish.max(if may_exceed { ahead } else { 0 });
     let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
     let bytes = wish.min(room / unit * unit).max(least);
     debug_assert!((floor..=room).contains(&bytes), "growth out of bounds");
@@ -185,7 +184,7 @@ impl PoolState {
         page(&self.config, self.limits, held, bytes, self.page_credit())
     }
 
-    /// The pages that the pool has earned by requests served, less those made.
+    /// The pages that the pool has earned by requests served, less those made; 0 where pages have no price.
     ///
     /// The count begins anew when memory goes back to the provider: a program that begins in the pool of another one
     /// pays for its first pages as in a new pool.
@@ -193,7 +192,8 @@ impl PoolState {
         let served = self.stats.counters.served();
         let unspent = served.saturating_sub(self.requests_spent);
         let earned = unspent.checked_div(self.config.options.page_requests);
-        earned.unwrap_or(0)
+        let paid = self.limits.largest_page.is_some();
+        earned.filter(|_| paid).unwrap_or(0)
     }
 
     /// Counts new pages against those earned.
@@ -210,17 +210,9 @@ impl PoolState {
     ) -> Result<Growth, u64> {
         let tail = self.tail(need, order, attempt);
         let committed = self.stats.figures.reserved + self.growing;
+        let (config, limits, credit) = (&self.config, self.limits, self.page_credit());
         let how = (attempt.tight, attempt.padded);
-        let credit = self.page_credit();
-        growth(
-            need,
-            &self.config,
-            self.limits,
-            tail,
-            committed,
-            credit,
-            how,
-        )
+        growth(need, config, limits, tail, committed, credit, how)
     }
 
     /// The free memory at the end of the last slab as far as the order admits it, where new memory or remapped pages

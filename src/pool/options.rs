@@ -64,6 +64,9 @@ pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 /// long in its later iterations.
 pub(crate) const FINE_PAGE_SHARE: u64 = 64;
 
+/// A pool that has earned so many pages grows by what is needed: it can afford the calls.
+pub(crate) const EXACT_GROWTH_PAGES: u64 = 128;
+
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
@@ -84,6 +87,10 @@ pub struct Options {
     /// `UR_POOL_SLACK_SHARE`: growth that exceeds the peak in use by more than this share of the peak is
     /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
+    /// `UR_POOL_REMAP_SHARE`: under pressure, requests of at least this share of what a pool holds have any number of
+    /// pages remapped, and others no more than growth has mapped; 0: none have. Growth would add a block that few others
+    /// can use (`docs/src/benchmarks/cuda.md`).
+    pub remap_share: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
     /// in pages; 0: by what is needed. Each call to the provider has its price.
     pub growth_share: u64,
@@ -97,8 +104,8 @@ pub struct Options {
     /// 0: the provider's least. Each page costs 20 to 28 µs on a GPU.
     pub page_mib: u64,
     /// `UR_POOL_PAGE_REQUESTS`: requests served for which a pool earns a page, where each page has its price; 0: it earns
-    /// none. A pool grows in as many pages as it has earned, but in none below 1/64 of what it holds. Small pages are
-    /// free as a whole more often.
+    /// none. A pool grows in as many pages as it has earned, but in none below 1/64 of what it holds. With 128 earned it
+    /// grows by what is needed. Small pages are free as a whole more often.
     pub page_requests: u64,
     /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
     /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU. Where a command takes
@@ -129,6 +136,7 @@ impl Default for Options {
         Self {
             compaction: Compaction::default(),
             slack_share: 32,
+            remap_share: 5,
             growth_share: 32,
             page_share: 16,
             growth_mib: 16,
