@@ -328,7 +328,7 @@ fn drawn(recorded: &[Op], queues: u64, allocations: u64, seed: u64) -> Vec<Op> {
 /// A pool that seldom grows has small pages, of which more are free as a whole when a large block is asked for.
 #[test]
 fn a_pool_that_seldom_grows_earns_small_pages() {
-    const SEEDS: u64 = 4;
+    const SEEDS: u64 = 8;
     let recorded = recorded("llama_decode");
     let usual = Options::default();
     let coarse = Options {

@@ -304,40 +304,39 @@ fn requests_served_earn_small_pages() {
 #[test]
 fn many_requests_served_earn_growth_by_need() {
     const MIB: u64 = 1 << 20;
-    let growth = |provider: FakeProvider, requests: u64| {
+    let growth = |provider: FakeProvider, held: u64, requests: u64| {
         let pool = Pool::new(Arc::new(provider), Config::default());
-        alloc(&pool, 256 * MIB).expect("there is no limit");
+        alloc(&pool, held * MIB).expect("there is no limit");
         for _ in 0..requests {
             let block = alloc(&pool, MIB).expect("there is no limit");
             pool.release(block.addr, Frontier::new())
                 .expect("it is live");
         }
         let before = pool.figures().reserved;
-        let free = before - 256 * MIB;
+        let free = before - held * MIB;
         alloc(&pool, free + MIB).expect("there is no limit");
-        pool.figures().reserved - before
+        (pool.figures().reserved - before) / MIB
     };
     let priced = || FakeProvider::mixed(2 * MIB, 128 * MIB);
-    assert_eq!(growth(priced(), 8 * 100), 16 * MIB);
-    assert_eq!(growth(priced(), 8 * 200), 2 * MIB);
-    let share = (256_u64 + 8).div_ceil(32).next_multiple_of(2);
-    assert_eq!(growth(FakeProvider::paged(2 * MIB), 8 * 200), share * MIB);
+    assert_eq!(growth(priced(), 256, 8 * 100), 16);
+    assert_eq!(growth(priced(), 256, 8 * 200), 2);
+    let unpriced = FakeProvider::paged(2 * MIB);
+    assert_eq!(growth(unpriced, 256, 8 * 200), 10, "1/32 of 264");
 }
 
-/// Pages that move are as many as growth has mapped, except for a request of a fifth of the pool: that moves what it
-/// needs, however often.
+/// Pages that are remapped are as many as were mapped anew, and one more for so many requests served.
 #[test]
-fn a_request_of_a_fifth_of_the_pool_moves_any_number_of_pages() {
+fn requests_served_pay_for_remapped_pages() {
     const PAGES: u64 = 32;
-    // What the pool holds after each of some rounds, in pages.
-    let rounds = |requested: u64, remap_share: u64| -> Vec<u64> {
+    // What the pool holds after each of some rounds, in pages. A round remaps 16 pages, and makes 33 requests.
+    let rounds = |remap_requests: u64| -> Vec<u64> {
         let provider = Arc::new(FakeProvider::mixed(PAGE, PAGE).leaving_mapped());
         let config = Config {
             min_align: 64,
             options: Options {
                 growth_mib: 0,
                 page_mib: 0,
-                remap_share,
+                remap_requests,
                 ..Options::default()
             },
             ..Config::default()
@@ -354,7 +353,7 @@ fn a_request_of_a_fifth_of_the_pool_moves_any_number_of_pages() {
             blocks.sort_unstable_by_key(|block| block.addr);
             let (kept, gone): (Vec<_>, Vec<_>) = (0..).zip(blocks).partition(|(at, _)| at % 3 == 0);
             gone.into_iter().for_each(|(_, block)| release(block));
-            let large = alloc(&pool, requested * PAGE).expect("there is no limit");
+            let large = alloc(&pool, PAGES / 2 * PAGE).expect("there is no limit");
             release(large);
             kept.into_iter().for_each(|(_, block)| release(block));
             pool.figures().reserved / PAGE
@@ -363,9 +362,9 @@ fn a_request_of_a_fifth_of_the_pool_moves_any_number_of_pages() {
         assert_eq!(provider.wrong(), [""; 0]);
         held
     };
-    assert_eq!(rounds(16, 5), [PAGES; 6]);
-    for (requested, remap_share) in [(7, 5), (16, 0)] {
-        let held = rounds(requested, remap_share);
+    assert_eq!(rounds(2), [PAGES; 6]);
+    for too_few in [0, 64] {
+        let held = rounds(too_few);
         assert_eq!((held[0], held[5] > PAGES), (PAGES, true), "{held:?}");
     }
 }

@@ -7,8 +7,8 @@
 //! - at the maximum size, or where the provider has no memory left;
 //! - where the user prefers waits to growth;
 //! - where growth would exceed the peak in use by 1/32 ([`Pressure`]). Then the request must be large, and the provider
-//!   must leave old addresses mapped at no cost (CUDA). No more pages may be remapped than growth has mapped, unless the
-//!   request is a fifth of the pool.
+//!   must leave old addresses mapped at no cost (CUDA). No more pages may be remapped than were mapped anew, and one
+//!   more for every 64 requests that the pool has served.
 //!
 //! Remapped pages continue the pool's last slab, as growth does: what is free at its end is part of what serves the
 //! request, and what was apart is adjacent then. Pages of slabs that are free as a whole go first. With the largest
@@ -191,17 +191,20 @@ pub(crate) fn lack(
     (!wait.is_empty()).then_some(MissingDependency { pieces, wait })
 }
 
-/// The most that was ever in use, beside which the pool's size is measured.
+/// The most that was ever in use, beside which the pool's size is measured, and what remapping may cost.
 ///
-/// A pool that would hold much more is under pressure: it remaps free pages though it could grow. Unless the request is
-/// a fifth of the pool, it has remapped no more pages than growth has mapped: a remapped page costs as much as a new
-/// one.
+/// A pool that would hold much more is under pressure: it remaps free pages though it could grow. A remapped page costs
+/// as much as a new one. So the pool remaps no more pages than it has mapped anew, and one more for every 64 requests
+/// that it has served. That bounds the time of programs of which each request asks for a large block.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
     /// Bytes in use when a request found nothing, the request's own among them.
     peak: u64,
-    /// Pages mapped by growth, less those remapped since.
-    budget: u64,
+    /// New pages, those that came with remapped ones among them.
+    pub mapped: u64,
+    pub remapped: u64,
+    /// Requests that the pool had served when the counts began.
+    served_before: u64,
 }
 
 impl Pressure {
@@ -210,23 +213,16 @@ impl Pressure {
         self.peak = self.peak.max(used.saturating_add(bytes));
     }
 
-    /// Growth mapped so many pages.
-    pub fn record_growth(&mut self, pages: u64) {
-        self.budget += pages;
+    /// Memory went back to the provider once `served` requests had been served: nothing before counts any more.
+    pub fn reset(&mut self, served: u64) {
+        *self = Self {
+            served_before: served,
+            ..Self::default()
+        };
     }
 
-    /// So many pages were remapped.
-    pub fn record_compaction(&mut self, pages: u64) {
-        self.budget = self.budget.saturating_sub(pages);
-    }
-
-    /// Memory went back to the provider: the peak before counts no more.
-    pub fn reset(&mut self) {
-        self.peak = 0;
-    }
-
-    /// Whether to remap `pages` pages for a request of `bytes` rather than hold `held` bytes. `aliases` says whether
-    /// the addresses that memory has left stay mapped, so that replay plans survive.
+    /// Whether to remap `pages` pages for a request of `bytes` rather than hold `held` bytes, with `served` requests
+    /// served. `aliases` says whether the addresses that memory has left stay mapped, so that replay plans survive.
     pub fn prefers_compaction(
         &self,
         options: &Options,
@@ -234,6 +230,7 @@ impl Pressure {
         bytes: u64,
         pages: u64,
         held: u64,
+        served: u64,
     ) -> bool {
         match options.compaction {
             Compaction::Never => false,
@@ -241,8 +238,9 @@ impl Pressure {
             Compaction::Pressure => {
                 let slack = self.peak.checked_div(options.slack_share);
                 let limit = slack.map_or(u64::MAX, |slack| self.peak.saturating_add(slack));
-                let unbudgeted = held.checked_div(options.remap_share);
-                let paid = pages <= self.budget || unbudgeted.is_some_and(|least| bytes >= least);
+                let earned = served.saturating_sub(self.served_before);
+                let earned = earned.checked_div(options.remap_requests);
+                let paid = self.remapped + pages <= self.mapped + earned.unwrap_or(0);
                 aliases && bytes >= held / LARGE_SHARE && held > limit && paid
             }
         }

@@ -196,8 +196,9 @@ impl PoolState {
         earned.filter(|_| paid).unwrap_or(0)
     }
 
-    /// Counts new pages against those earned.
-    pub(super) fn spend(&mut self, pages: u64) {
+    /// Counts so many new pages, against those earned too.
+    pub(super) fn record_pages(&mut self, pages: u64) {
+        self.pressure.mapped += pages;
         self.requests_spent += pages * self.config.options.page_requests;
     }
 
@@ -279,9 +280,7 @@ impl PoolState {
             return false;
         }
         self.stats.reserve(slab.bytes);
-        let pages = asked.pages();
-        self.pressure.record_growth(pages);
-        self.spend(pages);
+        self.record_pages(asked.pages());
         true
     }
 }

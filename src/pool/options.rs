@@ -87,10 +87,9 @@ pub struct Options {
     /// `UR_POOL_SLACK_SHARE`: growth that exceeds the peak in use by more than this share of the peak is
     /// pressure; 0: no growth is. A larger number holds less and remaps more.
     pub slack_share: u64,
-    /// `UR_POOL_REMAP_SHARE`: under pressure, requests of at least this share of what a pool holds have any number of
-    /// pages remapped, and others no more than growth has mapped; 0: none have. Growth would add a block that few others
-    /// can use (`docs/src/benchmarks/cuda.md`).
-    pub remap_share: u64,
+    /// `UR_POOL_REMAP_REQUESTS`: under pressure a pool remaps no more pages than it has mapped anew, and one more for so
+    /// many requests served; 0: none more.
+    pub remap_requests: u64,
     /// `UR_POOL_GROWTH_SHARE`: the least share of what a pool holds by which it grows, where memory comes
     /// in pages; 0: by what is needed. Each call to the provider has its price.
     pub growth_share: u64,
@@ -136,7 +135,7 @@ impl Default for Options {
         Self {
             compaction: Compaction::default(),
             slack_share: 32,
-            remap_share: 5,
+            remap_requests: 64,
             growth_share: 32,
             page_share: 16,
             growth_mib: 16,

@@ -249,11 +249,11 @@ impl PoolState {
         let options = self.config.options;
         let always = self.waits(request) == WaitPolicy::Always;
         let (held, budget) = (self.held(), self.room_for_pages(attempt)?);
-        let aliases = self.limits.leaves_mapped;
+        let (aliases, served) = (self.limits.leaves_mapped, self.stats.counters.served());
         let better = |pressure: &Pressure, pages| match grows.filter(|_| !always) {
             Some(growth) => {
                 let held = held + growth.bytes;
-                pressure.prefers_compaction(&options, aliases, need.bytes, pages, held)
+                pressure.prefers_compaction(&options, aliases, need.bytes, pages, held, served)
             }
             None => true,
         };
@@ -366,13 +366,13 @@ impl PoolState {
         };
         if fresh > 0 {
             self.stats.reserve(fresh);
-            self.spend(remap.fresh.pages());
+            self.record_pages(remap.fresh.pages());
             attempt.grew = remap.ready;
         }
         attempt.continues = remap.fresh.after.is_some();
         self.stats.counters.compactions += 1;
         self.stats.counters.compacted_bytes += moved;
-        self.pressure.record_compaction(remap.pages);
+        self.pressure.remapped += remap.pages;
         let (mut runs, mut parts, mut to) = (Vec::new(), Vec::new(), slab.base);
         for mut piece in remap.pieces {
             let mut all = Frontier::new();

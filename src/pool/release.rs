@@ -80,8 +80,8 @@ impl PoolState {
         if !out.slabs.is_empty() {
             // Allocation traces name addresses of the released memory.
             self.table.forget_replay(&mut self.heap);
-            self.pressure.reset();
             self.requests_spent = self.stats.counters.served();
+            self.pressure.reset(self.requests_spent);
             out.addresses.append(&mut self.expired());
         }
         out

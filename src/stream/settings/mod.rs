@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_REMAP_SHARE`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_PAGE_REQUESTS`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_REMAP_REQUESTS`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_PAGE_REQUESTS`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_COALESCING` | a flag: `1` (the default of tight pools), `0` (of others) |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` (that of tight pools) |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
@@ -72,7 +72,7 @@ fn options(env: &Env<'_>, usual: Options) -> Options {
     Options {
         compaction: env.word("UR_POOL_COMPACTION", pressure, &others),
         slack_share: share("UR_POOL_SLACK_SHARE", usual.slack_share),
-        remap_share: share("UR_POOL_REMAP_SHARE", usual.remap_share),
+        remap_requests: share("UR_POOL_REMAP_REQUESTS", usual.remap_requests),
         growth_share: share("UR_POOL_GROWTH_SHARE", usual.growth_share),
         page_share: share("UR_POOL_PAGE_SHARE", usual.page_share),
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
