@@ -345,3 +345,60 @@ fn a_pool_that_seldom_grows_earns_small_pages() {
     println!("a decoder over 8 queues: held {held:.3}, {coarse_held:.3} with large pages");
     assert!(held + 0.02 < coarse_held, "{held} {coarse_held}");
 }
+
+/// Blocks of random sizes up to `largest` MiB on one queue while less than 1200 MiB are live, freed in random order.
+fn steady(largest: u64, operations: usize, seed: u64) -> Vec<Op> {
+    const STEP_MIB: u64 = 4;
+    let mut rng = Rng::new(seed);
+    let (mut ops, mut live, mut live_bytes) = (Vec::new(), Vec::new(), 0);
+    for id in 0..operations as u64 {
+        if live_bytes < 1200 * MIB {
+            let bytes = STEP_MIB * MIB * (1 + rng.below(largest / STEP_MIB));
+            ops.push((true, id, bytes, 0));
+            live.push((id, bytes));
+            live_bytes += bytes;
+        } else {
+            let (id, bytes) = live.swap_remove(rng.below(live.len() as u64) as usize);
+            ops.push((false, id, bytes, 0));
+            live_bytes -= bytes;
+        }
+    }
+    ops
+}
+
+/// Requests served pay for pages that are remapped. So a training step over several queues may remap more of them than
+/// it has mapped, and a steady mix of large blocks, which would remap some with each request, takes a bounded time.
+#[test]
+fn requests_served_bound_the_cost_of_remapping() {
+    const SEEDS: u64 = 4;
+    let options = |remap_requests| Options {
+        remap_requests,
+        ..Options::default()
+    };
+    let lag = Some(COMMAND_US);
+    let recorded = recorded("gpt2_train");
+    let programs = (0..SEEDS).map(|seed| drawn(&recorded, 8, 48_000, seed));
+    let (mut held, mut bound_held) = (0.0, 0.0);
+    for ops in programs {
+        held += run(&ops, options(64), lag).1 / SEEDS as f64;
+        bound_held += run(&ops, options(0), lag).1 / SEEDS as f64;
+    }
+    println!("gpt2 over 8 queues: held {held:.3}, {bound_held:.3} with no page more than it maps");
+    assert!(held + 0.15 < bound_held, "{held} {bound_held}");
+    let mixes: Vec<Vec<Op>> = (0..SEEDS).map(|seed| steady(400, 12_000, seed)).collect();
+    let time = |options| {
+        mixes
+            .iter()
+            .map(|ops| run(ops, options, lag).0)
+            .sum::<f64>()
+    };
+    let never = time(Options {
+        compaction: Compaction::Never,
+        ..Options::default()
+    });
+    let (usual, often) = (time(options(64)) / never, time(options(1)) / never);
+    println!(
+        "a mix takes {usual:.2} of the time without remapping, {often:.2} with a page a request"
+    );
+    assert!(usual < 1.1 && often > usual + 0.1, "{usual} {often}");
+}
