@@ -304,8 +304,17 @@ fn requests_served_earn_small_pages() {
 #[test]
 fn many_requests_served_earn_growth_by_need() {
     const MIB: u64 = 1 << 20;
-    let growth = |provider: FakeProvider, held: u64, requests: u64| {
-        let pool = Pool::new(Arc::new(provider), Config::default());
+    let growth = |provider: FakeProvider, exact_pages: u64, requests: u64| {
+        let held = 256;
+        let options = Options {
+            exact_pages,
+            ..Options::default()
+        };
+        let config = Config {
+            options,
+            ..Config::default()
+        };
+        let pool = Pool::new(Arc::new(provider), config);
         alloc(&pool, held * MIB).expect("there is no limit");
         for _ in 0..requests {
             let block = alloc(&pool, MIB).expect("there is no limit");
@@ -318,10 +327,11 @@ fn many_requests_served_earn_growth_by_need() {
         (pool.figures().reserved - before) / MIB
     };
     let priced = || FakeProvider::mixed(2 * MIB, 128 * MIB);
-    assert_eq!(growth(priced(), 256, 8 * 100), 16);
-    assert_eq!(growth(priced(), 256, 8 * 200), 2);
+    assert_eq!(growth(priced(), 128, 8 * 100), 16);
+    assert_eq!(growth(priced(), 128, 8 * 200), 2);
+    assert_eq!(growth(priced(), 0, 8 * 200), 16);
     let unpriced = FakeProvider::paged(2 * MIB);
-    assert_eq!(growth(unpriced, 256, 8 * 200), 10, "1/32 of 264");
+    assert_eq!(growth(unpriced, 128, 8 * 200), 10, "1/32 of 264");
 }
 
 /// Pages that are remapped are as many as were mapped anew, and one more for so many requests served.

@@ -29,7 +29,7 @@
 
 use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
-use crate::pool::options::{EXACT_GROWTH_PAGES, FINE_PAGE_SHARE};
+use crate::pool::options::FINE_PAGE_SHARE;
 use crate::pool::provider::{ProviderError, Slab};
 use crate::pool::request::{Config, Order};
 use crate::pool::state::{Attempt, PoolState};
@@ -145,9 +145,11 @@ pub(crate) fn growth(
     // A small pool at most doubles.
     let least_ahead = paid(config, limits, config.options.growth_mib).min(committed);
     let ahead = share.unwrap_or(0).max(least_ahead);
-    let may_exceed = limits.paged && !config.is_bound() && credit < EXACT_GROWTH_PAGES;
-    let wish = floor.max(config.chunk_bytes);
-    let wish = wish.max(if may_exceed { ahead } else { 0 });
+    let exact = config.options.exact_pages;
+    let is_exact = exact > 0 && credit >= exact;
+    let may_exceed = limits.paged && !config.is_bound() && !is_exact;
+    let ahead = if may_exceed { ahead } else { 0 };
+    let wish = floor.max(config.chunk_bytes).max(ahead);
     let wish = wish.checked_next_multiple_of(unit).unwrap_or(least);
     let bytes = wish.min(room / unit * unit).max(least);
     debug_assert!((floor..=room).contains(&bytes), "growth out of bounds");

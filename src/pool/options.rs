@@ -64,9 +64,6 @@ pub(crate) const MAX_BACKOFF_LEVEL: u32 = 10;
 /// long in its later iterations.
 pub(crate) const FINE_PAGE_SHARE: u64 = 64;
 
-/// A pool that has earned so many pages grows by what is needed: it can afford the calls.
-pub(crate) const EXACT_GROWTH_PAGES: u64 = 128;
-
 /// When free pages are remapped into one range of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compaction {
@@ -103,9 +100,11 @@ pub struct Options {
     /// 0: the provider's least. Each page costs 20 to 28 µs on a GPU.
     pub page_mib: u64,
     /// `UR_POOL_PAGE_REQUESTS`: requests served for which a pool earns a page, where each page has its price; 0: it earns
-    /// none. A pool grows in as many pages as it has earned, but in none below 1/64 of what it holds. With 128 earned it
-    /// grows by what is needed. Small pages are free as a whole more often.
+    /// none. A pool grows in as many pages as it has earned, but in none below 1/64 of what it holds. Small pages are
+    /// free as a whole more often.
     pub page_requests: u64,
+    /// `UR_POOL_EXACT_PAGES`: pages that a pool must have earned to grow by what is needed; 0: no number suffices.
+    pub exact_pages: u64,
     /// `UR_POOL_LOOKS`: how often completion is looked for before a pool grows, where growth has its price and
     /// pending memory would serve the request; 1: once. A look costs some 3 µs on a GPU. Where a command takes
     /// four times as long as its submission, a first run over four streams takes 11 % longer with 128 looks than with 8,
@@ -141,6 +140,7 @@ impl Default for Options {
             growth_mib: 16,
             page_mib: 16,
             page_requests: 8,
+            exact_pages: 128,
             looks: 128,
             small_kib: 1024,
             rounding_kib: 64,

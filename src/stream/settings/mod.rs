@@ -5,7 +5,7 @@
 //! | `UR_POOL_WAITS` | `never`, `bounded` (the default), `always` |
 //! | `UR_POOL_DETERMINISTIC` | a flag: `1`, `0` (the default) |
 //! | `UR_POOL_COMPACTION` | `pressure` (the default), `always`, `never` |
-//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_REMAP_REQUESTS`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_PAGE_REQUESTS`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
+//! | `UR_POOL_SLACK_SHARE`, `UR_POOL_REMAP_REQUESTS`, `UR_POOL_GROWTH_SHARE`, `UR_POOL_PAGE_SHARE`, `UR_POOL_GROWTH_MIB`, `UR_POOL_PAGE_MIB`, `UR_POOL_PAGE_REQUESTS`, `UR_POOL_EXACT_PAGES`, `UR_POOL_LOOKS`, `UR_POOL_SMALL_KIB`, `UR_POOL_ROUNDING_KIB` | numbers up to 4096; `src/pool/options.rs` says which |
 //! | `UR_POOL_COALESCING` | a flag: `1` (the default of tight pools), `0` (of others) |
 //! | `UR_POOL_REPLAY`, `UR_POOL_SHARED_REPLAY` | flags: `1` (the default), `0` (that of tight pools) |
 //! | `UR_POOL_EXTENT_CACHE` | a flag: `1` (the default), `0` |
@@ -78,6 +78,7 @@ fn options(env: &Env<'_>, usual: Options) -> Options {
         growth_mib: share("UR_POOL_GROWTH_MIB", usual.growth_mib),
         page_mib: share("UR_POOL_PAGE_MIB", usual.page_mib),
         page_requests: share("UR_POOL_PAGE_REQUESTS", usual.page_requests),
+        exact_pages: share("UR_POOL_EXACT_PAGES", usual.exact_pages),
         looks: share("UR_POOL_LOOKS", usual.looks),
         small_kib: share("UR_POOL_SMALL_KIB", usual.small_kib),
         rounding_kib: share("UR_POOL_ROUNDING_KIB", usual.rounding_kib),
