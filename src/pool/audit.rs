@@ -130,7 +130,7 @@ impl Heap {
             );
         }
         hold!(
-            self.index.clear == clear,
+            self.index.clear.at_least(0).collect::<Entries>() == clear,
             "the index of clear memory is wrong"
         );
         for (lane, index) in &self.index.lanes {

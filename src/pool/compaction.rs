@@ -46,9 +46,8 @@ pub(crate) struct Collection {
 impl Collection {
     /// Number of pages that are remapped.
     pub fn pages(&self, heap: &Heap) -> u64 {
-        let pieces = self.pieces.iter();
-        let pages = pieces.map(|(_, slab)| heap.segments.pages_in(*slab).count() as u64);
-        pages.sum()
+        let pages = |(_, slab): &(_, Slab)| heap.segments.pages_in(*slab).count() as u64;
+        self.pieces.iter().map(pages).sum()
     }
 
     /// What the order lacks for these pages.

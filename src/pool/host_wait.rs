@@ -10,7 +10,7 @@
 
 use crate::pool::compaction;
 use crate::pool::growth::least_growth;
-use crate::pool::heap::search::{self, Need};
+use crate::pool::heap::search::{self, Need, wait_cost};
 use crate::pool::options::Compaction;
 use crate::pool::request::{Order, Request, WaitPolicy};
 use crate::pool::state::PoolState;
@@ -23,9 +23,6 @@ pub struct Releasable {
     pub bytes: u64,
     pub death: Frontier,
 }
-
-/// Lanes to be waited for, and commands outstanding on them.
-type Cost = (usize, u64);
 
 impl PoolState {
     /// The least wait after which the request can be served. None if no wait suffices.
@@ -50,7 +47,7 @@ impl PoolState {
         let pages = self.wait_for_pages(need, order, room.unwrap_or(0));
         let release = self.wait_for_release(need, room, elsewhere);
         let waits = [place, pages, release].into_iter().flatten();
-        waits.min_by_key(cost)
+        waits.min_by_key(wait_cost)
     }
 
     /// The wait for pages that together serve the request.
@@ -91,16 +88,12 @@ fn merge_equal_deaths(mut all: Vec<Releasable>) -> Vec<Releasable> {
     all.iter_mut().for_each(|one| one.death.prune());
     all.sort_by_cached_key(|one| {
         let first = one.death.points().next();
-        (
-            cost(&one.death),
-            first.map(|point| (point.lane(), point.epoch)),
-        )
+        let first = first.map(|point| (point.lane(), point.epoch));
+        (wait_cost(&one.death), first)
     });
     all.dedup_by(|other, one| {
         let alike = other.death == one.death;
-        if alike {
-            one.bytes += other.bytes;
-        }
+        one.bytes += if alike { other.bytes } else { 0 };
         alike
     });
     all
@@ -118,7 +111,7 @@ fn choose(mut all: Vec<Releasable>, short: u64) -> Vec<Releasable> {
             let lanes = added
                 .points()
                 .filter(|at| wait.epoch_of(at.lane()).is_none());
-            (lanes.count(), cost(&added).1, Reverse(one.bytes))
+            (lanes.count(), wait_cost(&added).1, Reverse(one.bytes))
         };
         let Some(least) = (0..all.len()).min_by_key(|at| added(&all[*at])) else {
             break;
@@ -134,9 +127,4 @@ fn choose(mut all: Vec<Releasable>, short: u64) -> Vec<Releasable> {
         }
     }
     chosen
-}
-
-fn cost(wait: &Frontier) -> Cost {
-    let outstanding = wait.points().map(|point| point.outstanding());
-    (wait.len(), outstanding.fold(0, u64::saturating_add))
 }

@@ -103,12 +103,8 @@ impl PoolState {
         attempt: &Attempt<'_>,
     ) -> Option<Step> {
         let (place, reuse) = self.ready(need, request)?;
-        debug_assert!(
-            self.heap
-                .missing(place, need.bytes, &request.order)
-                .is_empty(),
-            "memory that is in use"
-        );
+        let missing = || self.heap.missing(place, need.bytes, &request.order);
+        debug_assert!(missing().is_empty(), "memory that is in use");
         let block = self.alloc(place, need, attempt);
         let reuse = if attempt.grew { Reuse::Grown } else { reuse };
         self.stats.counters.count(reuse);

@@ -66,14 +66,9 @@ impl PoolState {
         self.recall();
         self.heap.sweep();
         let mut idle = self.heap.idle();
-        while let Some(excess) = self
-            .staying()
-            .checked_sub(keep)
-            .filter(|excess| *excess > 0)
+        while let excess @ 1.. = self.staying().saturating_sub(keep)
+            && let Some(slab) = remove(&mut self.heap, &mut idle, excess)
         {
-            let Some(slab) = remove(&mut self.heap, &mut idle, excess) else {
-                break;
-            };
             self.releasing += slab.bytes;
             out.slabs.push(slab);
         }
@@ -111,8 +106,7 @@ impl PoolState {
         let Some(keep) = max.checked_sub(floor) else {
             return Releasing::default();
         };
-        let idle = self.heap.idle();
-        let idle: u64 = idle.iter().map(|(bytes, _)| *bytes).sum();
+        let idle: u64 = self.heap.idle().iter().map(|own| own.0).sum();
         let committed = self.staying() + self.growing;
         if committed.saturating_sub(idle) > keep {
             return Releasing::default();

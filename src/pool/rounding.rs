@@ -1,6 +1,15 @@
-//! How sizes are rounded up, so that blocks of like sizes serve each other's requests.
+//! How sizes are rounded up, so that blocks of like sizes serve each other's requests, and the classes of sizes.
 
 use crate::pool::options::Options;
+
+/// More than there are classes of sizes.
+pub(crate) const SIZE_CLASSES: usize = 512;
+
+/// The class of a size: eight for each power of two, by the three bits behind the highest.
+pub(crate) fn size_class(bytes: u64) -> usize {
+    let below = (bytes | 8).ilog2() - 3;
+    8 * below as usize + (bytes >> below) as usize
+}
 
 /// The steps in which sizes are rounded up: multiples of `min_align`, and for larger sizes 1/128 of the power of two
 /// below them, at most `max_step`. That is under 1/8 from 8 `min_align` on (below, `min_align` is the unit of all

@@ -5,6 +5,7 @@ use crate::pool::cache::StreamCache;
 use crate::pool::compaction::adjacent_as_one;
 use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Heap;
+use crate::pool::heap::index::{Entry, SizeIndex};
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
 use crate::pool::heap::segments::{Occupancy, Place, SegmentId};
@@ -15,7 +16,7 @@ use crate::pool::request::{Block, Config, Order, PoolError, Request};
 use crate::pool::rounding::Rounding;
 use crate::timeline::{Clock, Frontier, Lane, Point};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const UNIT: u64 = 64;
@@ -67,6 +68,28 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..120)
 }
 
+proptest! {
+    /// An index by size answers as one ordered set would.
+    #[test]
+    fn an_index_by_size_is_an_ordered_set(
+        entries in prop::collection::vec((any::<bool>(), 0..64u32, 0..16u64, 0..4u64), 1..200),
+        least in (0..64u32, 0..16u64),
+    ) {
+        let bytes = |(log, steps): (u32, u64)| (1_u64 << log).saturating_add(steps << (log / 2));
+        let (mut index, mut set) = (SizeIndex::default(), BTreeSet::<Entry>::new());
+        for (adds, log, steps, addr) in entries {
+            let entry = (bytes((log, steps)), addr, 7);
+            match adds {
+                true => prop_assert_eq!(index.insert(entry), set.insert(entry)),
+                false => prop_assert_eq!(index.remove(&entry), set.remove(&entry)),
+            }
+        }
+        let least = bytes(least);
+        let expected: Vec<Entry> = set.range((least, 0, 0)..).copied().collect();
+        prop_assert_eq!(index.at_least(least).collect::<Vec<_>>(), expected);
+    }
+}
+
 /// Everything that is in the heap, read the slow way.
 fn audit(heap: &Heap, live: &BTreeMap<u64, u64>) {
     assert_eq!(heap.audit(), Ok(()));
@@ -76,7 +99,7 @@ fn audit(heap: &Heap, live: &BTreeMap<u64, u64>) {
     let found: BTreeMap<u64, u64> = found.map(|(_, seg)| (seg.addr, seg.bytes)).collect();
     assert_eq!(&found, live);
     // What could leave with a clear segment.
-    let clear = heap.index.clear.iter().copied();
+    let clear = heap.index.clear.at_least(0);
     let idle = clear.filter_map(|(.., id)| Some((heap.segments.removable(id)?.bytes, id)));
     assert_eq!(heap.idle(), idle.collect());
 }

@@ -10,15 +10,14 @@
 use crate::pool::cache::hash::AddressMap;
 use crate::pool::cache::{Bins, CacheResult, Entry, Inner, Miss, NIL, PoolKey, Use, check_quota};
 use crate::pool::request::Block;
-
-const CLASSES: usize = 512;
+use crate::pool::rounding::{SIZE_CLASSES, size_class};
 
 #[derive(Debug)]
 pub(super) struct Coalesced {
     /// The first block of each class.
-    heads: [u32; CLASSES],
+    heads: [u32; SIZE_CLASSES],
     /// Which classes have any.
-    nonempty: [u64; CLASSES / 64],
+    nonempty: [u64; SIZE_CLASSES / 64],
     /// Blocks by where they end.
     by_end: AddressMap,
 }
@@ -26,17 +25,11 @@ pub(super) struct Coalesced {
 impl Default for Coalesced {
     fn default() -> Self {
         Self {
-            heads: [NIL; CLASSES],
-            nonempty: [0; CLASSES / 64],
+            heads: [NIL; SIZE_CLASSES],
+            nonempty: [0; SIZE_CLASSES / 64],
             by_end: AddressMap::default(),
         }
     }
-}
-
-/// The class of a size: three bits behind the highest.
-fn class(bytes: u64) -> usize {
-    let log = bytes.max(8).ilog2();
-    ((log as usize - 3) << 3) + ((bytes >> (log - 3)) & 7) as usize
 }
 
 impl Coalesced {
@@ -66,13 +59,13 @@ impl Coalesced {
     }
 
     fn best_fit(&self, entries: &[Entry], bytes: u64) -> Option<u32> {
-        let own = class(bytes);
+        let own = size_class(bytes);
         self.smallest(entries, own, bytes)
             .or_else(|| self.smallest(entries, self.next_class(own + 1)?, bytes))
     }
 
     fn link(&mut self, entries: &mut [Entry], id: u32) {
-        let class = class(entries[id as usize].block.bytes);
+        let class = size_class(entries[id as usize].block.bytes);
         let head = std::mem::replace(&mut self.heads[class], id);
         if head != NIL {
             entries[head as usize].prev = id;
@@ -101,7 +94,7 @@ impl Coalesced {
             entries[prev as usize].next = next;
             return;
         }
-        let class = class(block.bytes);
+        let class = size_class(block.bytes);
         debug_assert_eq!(self.heads[class], id, "a block of another class");
         self.heads[class] = next;
         if next == NIL {
@@ -247,7 +240,7 @@ impl Inner {
             while next != NIL {
                 let own = &self.entries[next as usize];
                 let end = coalesced.by_end.get(own.block.range().end());
-                if (own.prev, end, self::class(own.block.bytes)) != (prev, Some(next), class) {
+                if (own.prev, end, size_class(own.block.bytes)) != (prev, Some(next), class) {
                     return Err(format!("{:?} is listed wrongly", own.block));
                 }
                 listed.push(own.block.addr);
@@ -267,7 +260,7 @@ impl Inner {
         let Some(coalesced) = &mut cache.coalesced else {
             return;
         };
-        let mut from = class(least);
+        let mut from = size_class(least);
         while let Some(class) = coalesced.next_class(from) {
             let mut next = coalesced.heads[class];
             while next != NIL {

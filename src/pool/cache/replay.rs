@@ -142,10 +142,9 @@ impl Inner {
     /// Requests and frees that a pool's cache or plan served.
     pub fn served(&self, key: PoolKey) -> u64 {
         self.cache(key).map_or(0, |cache| {
-            let replayed = cache
-                .participant()
-                .map(|own| own.plan.lock().served.replayed);
-            cache.hits + cache.frees + replayed.unwrap_or(0)
+            let replaying = cache.participant();
+            let replayed = replaying.map_or(0, |own| own.plan.lock().served.replayed);
+            cache.hits + cache.frees + replayed
         })
     }
 

@@ -54,10 +54,8 @@ impl AddressAliases {
 
     /// Keeps the aliases whose last use has completed.
     pub fn expire(&mut self) {
-        let done = self
-            .pending
-            .extract_if(.., |(_, death)| death.is_complete());
-        for (slab, _) in done {
+        let is_done = |own: &mut (Slab, Frontier)| own.1.is_complete();
+        for (slab, _) in self.pending.extract_if(.., is_done) {
             self.kept_bytes += slab.bytes;
             self.kept.push(slab);
         }

@@ -26,7 +26,7 @@ pub(crate) mod range_map;
 pub(crate) mod search;
 pub(crate) mod segments;
 
-use crate::pool::heap::index::{Index, from_size};
+use crate::pool::heap::index::Index;
 use crate::pool::heap::search::place_at;
 use crate::pool::heap::segments::{
     Holder, NIL, Occupancy, Place, Run, Segment, SegmentId, Segments, stretches,
@@ -96,7 +96,7 @@ impl Heap {
         let idle = |id| segments.removable(id).map(|slab| (slab.bytes, id));
         match segments.page() {
             Some(least) => {
-                let clear = from_size(&self.index.clear, least);
+                let clear = self.index.clear.at_least(least);
                 clear.filter_map(|(.., id)| idle(id)).collect()
             }
             None => {
@@ -208,8 +208,8 @@ impl Heap {
             last = Some(segments.seg(id).prev);
         }
         let runs = self.index.lane(lane).into_iter();
-        let runs = runs.flat_map(|index| &index.runs);
-        let own: Vec<_> = self.index.clear.iter().chain(runs).copied().collect();
+        let runs = runs.flat_map(|index| &index.runs).copied();
+        let own: Vec<_> = self.index.clear.at_least(0).chain(runs).collect();
         let mut out = Vec::new();
         for (bytes, start, first) in own.into_iter().filter(|own| own.1 < tail) {
             let death = self.last_death(first, start + bytes);

@@ -3,7 +3,7 @@
 //! Reads a [`Heap`] and answers with a [`Place`].
 
 use crate::pool::heap::Heap;
-use crate::pool::heap::index::{LaneIndex, SizeIndex, from_size};
+use crate::pool::heap::index::{Entry, LaneIndex, at_least};
 use crate::pool::heap::segments::{Place, Segment, SegmentId, Stretch, stretches};
 use crate::pool::request::{Order, PoolError, Request, Reuse};
 use crate::pool::rounding::Rounding;
@@ -51,7 +51,7 @@ pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(
     heap.sweep();
     let own = own(heap, need, order).map(|fit| (fit, Reuse::OwnLane));
     let ordered = dominated(heap, need, order).map(|fit| (fit, Reuse::Ordered));
-    let clear = by_size(heap, &heap.index.clear, need, |_| true);
+    let clear = by_size(heap, heap.index.clear.at_least(need.bytes), need, |_| true);
     let clear = clear.map(|fit| (fit, Reuse::Completed));
     let found = own.into_iter().chain(ordered).chain(clear);
     if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.size) {
@@ -81,26 +81,27 @@ pub(crate) fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
 /// The best fit over the bins of all lanes that the order reaches.
 fn dominated(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
     let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
+    let mixed = |own: &LaneIndex| by_size(heap, at_least(&own.mixed, need.bytes), need, admitted);
     let foreign = order.foreign().flat_map(|point| {
         let index = heap.index.lane(point.lane());
         index.into_iter().flat_map(move |index| {
             let run = in_lane(heap, index, point.lane(), point.epoch, need);
-            [run, by_size(heap, &index.mixed, need, admitted)]
+            [run, mixed(index)]
         })
     });
     let own = order.own_lane().and_then(|lane| heap.index.lane(lane));
-    let own = own.map(|index| by_size(heap, &index.mixed, need, admitted));
-    foreign.chain(own).flatten().min_by_key(|fit| fit.size)
+    let found = foreign.chain(own.map(mixed)).flatten();
+    found.min_by_key(|fit| fit.size)
 }
 
 /// Best fit over single segments.
 fn by_size(
     heap: &Heap,
-    set: &SizeIndex,
+    mut from: impl Iterator<Item = Entry>,
     need: &Need,
     admitted: impl Fn(&Segment) -> bool,
 ) -> Option<Fit> {
-    from_size(set, need.bytes).find_map(|(size, addr, first)| {
+    from.find_map(|(size, addr, first)| {
         let start = need.fit(addr, size)?;
         let place = Place { first, start };
         admitted(heap.segments.seg(first)).then_some(Fit { size, place })
@@ -110,7 +111,7 @@ fn by_size(
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
 fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
     let whole = index.pending.newest() <= horizon;
-    from_size(&index.runs, need.bytes).find_map(|(size, addr, head)| {
+    at_least(&index.runs, need.bytes).find_map(|(size, addr, head)| {
         if whole {
             let place = place_at(heap, head, need.fit(addr, size)?);
             return Some(Fit { size, place });
@@ -193,11 +194,13 @@ pub(crate) fn cost(
     let reach = segs
         .take_while(|(_, seg)| seg.death().is_some())
         .find(|(_, s)| s.end() >= end)?;
-    let missing = heap.missing(place, need.bytes, order);
-    let outstanding = missing
-        .points()
-        .map(|p| p.outstanding())
-        .fold(0, u64::saturating_add);
+    let (lanes, outstanding) = wait_cost(&heap.missing(place, need.bytes, order));
     let bytes = reach.1.end() - heap.segments.seg(place.first).addr;
-    Some((missing.len(), outstanding, bytes))
+    Some((lanes, outstanding, bytes))
+}
+
+/// What a wait costs: the lanes to be waited for, then the commands outstanding on them.
+pub(crate) fn wait_cost(wait: &Frontier) -> (usize, u64) {
+    let outstanding = wait.points().map(|point| point.outstanding());
+    (wait.len(), outstanding.fold(0, u64::saturating_add))
 }

@@ -157,26 +157,21 @@ impl CacheTable {
         if order.own_lane() != Some(cache.lane()) || !cache.lock().is_traced(self.key) {
             return false;
         }
-        match requested {
-            Some(bytes) => {
-                if let Some(prepared) = self.prepared.take() {
-                    return match prepared.begins(cache, bytes) {
-                        // Once all its memory has completed, no participant has to wait, whoever is first.
-                        true => self.activate(heap, prepared, &Order::Sync),
-                        false => {
-                            self.abandon(&prepared);
-                            false
-                        }
-                    };
-                }
+        if let Some(bytes) = requested
+            && let Some(prepared) = self.prepared.take()
+        {
+            let begins = prepared.begins(cache, bytes);
+            if !begins {
+                self.abandon(&prepared);
             }
-            None if self.end_iteration() => {
-                if let Some(prepared) = &mut self.prepared {
-                    prepared.plan = Some(prepared.make(&self.aliases));
-                }
-                return false;
+            // Once all its memory has completed, no participant has to wait, whoever is first.
+            return begins && self.activate(heap, prepared, &Order::Sync);
+        }
+        if requested.is_none() && self.end_iteration() {
+            if let Some(prepared) = &mut self.prepared {
+                prepared.plan = Some(prepared.make(&self.aliases));
             }
-            None => {}
+            return false;
         }
         let Some(iteration) = cache.lock().repeated(self.key) else {
             return false;
