@@ -13,13 +13,18 @@ use std::process::Command;
 /// A limit is 3 % above the count on x86_64 with Rust 1.95. Machines differ by that much: libc's `malloc` and
 /// `memcpy` choose by the processor, and the compiler's inlining depends on path names. Another compiler may
 /// need other limits.
-const LIMITS: [(&str, &str, f64); 8] = [
+const LIMITS: [(&str, &str, f64); 9] = [
     ("pair 4096", "allocation and free, 4 KiB", 362.0),
     ("pair 1048576", "allocation and free, 1 MiB", 362.0),
     (
         "turns 16777216",
         "the same, 16 MiB, four queues in turns of 200",
         406.0,
+    ),
+    (
+        "random 4",
+        "the same, random sizes of up to 16 MiB, four queues",
+        5704.0,
     ),
     (
         "events 4096",

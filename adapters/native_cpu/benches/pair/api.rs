@@ -139,24 +139,35 @@ impl Fixture {
 
     #[inline]
     pub fn pair(&self, queue: ur_queue_handle_t, bytes: usize) {
+        self.free(queue, self.alloc(queue, bytes));
+    }
+
+    #[inline]
+    pub fn alloc(&self, queue: ur_queue_handle_t, bytes: usize) -> *mut c_void {
         let mut memory = null_mut();
-        // SAFETY: the queue is alive, the memory is freed once.
-        let results = unsafe {
-            (
-                (self.alloc)(
-                    queue,
-                    null_mut(),
-                    bytes,
-                    null(),
-                    0,
-                    null(),
-                    &raw mut memory,
-                    null_mut(),
-                ),
-                (self.free)(queue, null_mut(), memory, 0, null(), null_mut()),
+        // SAFETY: the queue is alive.
+        let result = unsafe {
+            (self.alloc)(
+                queue,
+                null_mut(),
+                bytes,
+                null(),
+                0,
+                null(),
+                &raw mut memory,
+                null_mut(),
             )
         };
-        assert_eq!(results, (UR_RESULT_SUCCESS, UR_RESULT_SUCCESS));
+        assert_eq!(result, UR_RESULT_SUCCESS);
+        memory
+    }
+
+    /// Frees what `alloc` gave on that queue, which the caller does once.
+    #[inline]
+    pub fn free(&self, queue: ur_queue_handle_t, memory: *mut c_void) {
+        // SAFETY: the queue is alive, the memory is freed once.
+        let result = unsafe { (self.free)(queue, null_mut(), memory, 0, null(), null_mut()) };
+        assert_eq!(result, UR_RESULT_SUCCESS);
     }
 
     /// A pair of which each call gives an event, and their releases.

@@ -10,6 +10,7 @@ pub fn repeat(case: &str, times: u64) -> Result<(), String> {
     match case.split_once(' ') {
         Some(("pair", bytes)) => pairs(number(bytes)?, times, Fixture::pair),
         Some(("turns", bytes)) => rounds(number(bytes)?, times),
+        Some(("random", queues)) => random(number(queues)?, times),
         Some(("events", bytes)) => pairs(number(bytes)?, times, Fixture::pair_with_events),
         Some(("clock", queues)) => clock(Web::new(number(queues)?, None), times),
         Some(("clock-running", queues)) => clock(Web::new(number(queues)?, Some(4)), times),
@@ -42,6 +43,38 @@ fn rounds(bytes: usize, times: u64) {
     // The pool observes the first rounds.
     (0..256 * ROUND_PAIRS).for_each(pair);
     (0..times).for_each(pair);
+    queues.into_iter().for_each(|queue| fixture.release(queue));
+}
+
+/// Allocations of ever other sizes on several queues, each after the free of another: most are served by the pool, since
+/// no cache has their size.
+fn random(queues: usize, times: u64) {
+    const LIVE: usize = 400;
+    const UNIT_BYTES: usize = 64 << 10;
+    const MAX_UNITS: u64 = 256;
+    let fixture = Fixture::new();
+    let queues: Vec<_> = (0..queues).map(|_| fixture.queue()).collect();
+    let mut state = 1_u64;
+    // Knuth's linear congruential generator (vol. 2, 3.3.4).
+    let mut below = |end: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % end
+    };
+    let mut live = Vec::new();
+    for _ in 0..LIVE as u64 * 20 + times {
+        if live.len() == LIVE {
+            let (queue, memory) = live.swap_remove(below(LIVE as u64) as usize);
+            fixture.free(queue, memory);
+        }
+        let queue = queues[below(queues.len() as u64) as usize];
+        let bytes = UNIT_BYTES * (1 + below(MAX_UNITS) as usize);
+        live.push((queue, fixture.alloc(queue, bytes)));
+    }
+    for (queue, memory) in live {
+        fixture.free(queue, memory);
+    }
     queues.into_iter().for_each(|queue| fixture.release(queue));
 }
 
