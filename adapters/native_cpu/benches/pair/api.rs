@@ -144,54 +144,52 @@ impl Fixture {
 
     #[inline]
     pub fn alloc(&self, queue: ur_queue_handle_t, bytes: usize) -> *mut c_void {
-        let mut memory = null_mut();
-        // SAFETY: the queue is alive.
-        let result = unsafe {
-            (self.alloc)(
-                queue,
-                null_mut(),
-                bytes,
-                null(),
-                0,
-                null(),
-                &raw mut memory,
-                null_mut(),
-            )
-        };
-        assert_eq!(result, UR_RESULT_SUCCESS);
-        memory
+        self.alloc_with(queue, bytes, null_mut())
     }
 
     /// Frees what `alloc` gave on that queue, which the caller does once.
     #[inline]
     pub fn free(&self, queue: ur_queue_handle_t, memory: *mut c_void) {
-        // SAFETY: the queue is alive, the memory is freed once.
-        let result = unsafe { (self.free)(queue, null_mut(), memory, 0, null(), null_mut()) };
+        self.free_with(queue, memory, null_mut());
+    }
+
+    /// Allocates, with an event if `event` is not null.
+    #[inline]
+    fn alloc_with(
+        &self,
+        queue: ur_queue_handle_t,
+        bytes: usize,
+        event: *mut ur_event_handle_t,
+    ) -> *mut c_void {
+        let (pool, properties, mut memory) = (null_mut(), null(), null_mut());
+        let to = &raw mut memory;
+        // SAFETY: the queue is alive, and `event` is null or the caller's variable.
+        let result = unsafe { (self.alloc)(queue, pool, bytes, properties, 0, null(), to, event) };
+        assert_eq!(result, UR_RESULT_SUCCESS);
+        memory
+    }
+
+    /// Frees, with an event if `event` is not null.
+    #[inline]
+    fn free_with(
+        &self,
+        queue: ur_queue_handle_t,
+        memory: *mut c_void,
+        event: *mut ur_event_handle_t,
+    ) {
+        // SAFETY: the queue is alive, the memory is freed once, and `event` is null or the caller's variable.
+        let result = unsafe { (self.free)(queue, null_mut(), memory, 0, null(), event) };
         assert_eq!(result, UR_RESULT_SUCCESS);
     }
 
     /// A pair of which each call gives an event, and their releases.
     #[inline]
     pub fn pair_with_events(&self, queue: ur_queue_handle_t, bytes: usize) {
-        let (mut memory, mut born, mut died) = (null_mut(), null_mut(), null_mut());
-        // SAFETY: the queue is alive; the memory is freed and each event released once.
-        let results = unsafe {
-            [
-                (self.alloc)(
-                    queue,
-                    null_mut(),
-                    bytes,
-                    null(),
-                    0,
-                    null(),
-                    &raw mut memory,
-                    &raw mut born,
-                ),
-                (self.free)(queue, null_mut(), memory, 0, null(), &raw mut died),
-                (self.event_release)(born),
-                (self.event_release)(died),
-            ]
-        };
-        assert_eq!(results, [UR_RESULT_SUCCESS; 4]);
+        let (mut born, mut died) = (null_mut(), null_mut());
+        let memory = self.alloc_with(queue, bytes, &raw mut born);
+        self.free_with(queue, memory, &raw mut died);
+        // SAFETY: each event is released once.
+        let results = unsafe { [(self.event_release)(born), (self.event_release)(died)] };
+        assert_eq!(results, [UR_RESULT_SUCCESS; 2]);
     }
 }
