@@ -18,8 +18,9 @@
 //! | 8. host wait | nothing serves: [`Pool::awaited`] names the least that the host may wait for | `host_wait` |
 //!
 //! `alloc` walks these steps and calls the provider between them; `state` is what it locks. `heap` has segments,
-//! indexes and search, `options` every tuning constant, `rounding` the sizes of blocks and their classes, `request` and `provider` the
-//! values and the trait, `stats` the counters. This file has the pool's other calls: frees, limits, trims, figures.
+//! indexes and search, `options` every tuning constant, `rounding` the sizes of blocks and their classes, `request` and
+//! `provider` the values and the trait, `stats` the counters. This file has the pool's other calls: frees, limits,
+//! trims, figures.
 //!
 //! | state of a range | entered by | may be allocated to |
 //! |---|---|---|
