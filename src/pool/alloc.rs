@@ -4,8 +4,7 @@
 use crate::pool::Pool;
 use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::growth::Growth;
-use crate::pool::heap::search::Need;
-use crate::pool::policy::Step;
+use crate::pool::policy::{self, Step};
 use crate::pool::provider::{ProviderError, Slab, SlabProvider};
 use crate::pool::request::{Acquired, Block, DecisionTrace, Order, PoolError, Request, Reuse};
 use crate::pool::state::{Attempt, PoolState};
@@ -25,10 +24,7 @@ impl<S: SlabProvider> Pool<S> {
         cache: &Arc<StreamCache>,
         request: &Request<'_>,
     ) -> Result<Acquired, PoolError> {
-        match self.cached(cache, request) {
-            Some(block) => Ok(Acquired::Ready(block)),
-            None => self.serve(request, Some(cache)),
-        }
+        self.serve(request, Some(cache))
     }
 
     /// Makes a replay plan, if the lane may repeat itself: for a lane of which [`StreamCache::replayable`] named
@@ -64,30 +60,44 @@ impl<S: SlabProvider> Pool<S> {
         if let Err(Miss::NoQuota(_)) = cached {
             cached = self.usage.alloc_cached(cache, self.key, request.bytes);
         }
-        let block = cached.ok()?;
-        request.record(|decision| {
-            decision.order = request.order.frontier();
-            decision.reuse = Some(Reuse::OwnLane);
-        });
-        Some(block)
+        cached.ok()
     }
 
-    /// Serves a request from a replay plan, or by the steps of `policy`.
+    /// Serves a request from the cache or the pool, and traces the decision.
     fn serve(
         &self,
         request: &Request<'_>,
         cache: Option<&Arc<StreamCache>>,
     ) -> Result<Acquired, PoolError> {
+        let mut attempt = Attempt {
+            cache,
+            traces: request.decision.is_some(),
+            ..Attempt::default()
+        };
+        let served = match cache.and_then(|cache| self.cached(cache, request)) {
+            Some(block) => Ok((Acquired::Ready(block), Reuse::OwnLane)),
+            None => self.find(request, &mut attempt),
+        };
         request.record(|decision| {
             *decision = DecisionTrace {
                 order: request.order.frontier(),
-                ..DecisionTrace::default()
+                reuse: served.as_ref().ok().map(|(_, reuse)| *reuse),
+                missing: attempt.missing.take(),
             };
         });
+        served.map(|(acquired, _)| acquired)
+    }
+
+    /// Serves a request from a replay plan, or by the steps of `policy`.
+    fn find(
+        &self,
+        request: &Request<'_>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<(Acquired, Reuse), PoolError> {
         let mut state = self.state.lock();
         let PoolState { table, heap, .. } = &mut *state;
         table.forget_idle(heap);
-        if let Some(cache) = cache {
+        if let Some(cache) = attempt.cache {
             // Once all has completed, streams that begin again with this request have a plan together.
             if state.limits.observes && state.table.may_begin_shared(cache, request.bytes) {
                 drop(state);
@@ -96,23 +106,36 @@ impl<S: SlabProvider> Pool<S> {
             }
             let PoolState { table, heap, .. } = &mut *state;
             if let Some((block, reuse)) = table.replay(heap, cache, request) {
-                request.record(|decision| decision.reuse = Some(reuse));
-                return Ok(Acquired::Ready(block));
+                return Ok((Acquired::Ready(block), reuse));
             }
         }
-        let need = Need::new(request, state.config.rounding())?;
-        let mut attempt = Attempt {
-            cache,
-            ..Attempt::default()
-        };
+        let need = policy::need(request, &state.config)?;
         loop {
-            match state.step(&need, request, &mut attempt) {
-                Step::Done(result) => return result,
+            match state.step(&need, attempt) {
+                Step::Take(place, reuse, wait) => {
+                    debug_assert!(place.start.is_multiple_of(need.align), "a misaligned block");
+                    let PoolState {
+                        table, heap, stats, ..
+                    } = &mut *state;
+                    let (seg, block) = heap.take(place, need.bytes, need.requested);
+                    table.insert(heap, (seg, &block), attempt.cache);
+                    if let Some(cache) = attempt.cache {
+                        table.record_served(cache, reuse);
+                    }
+                    stats.counters.count(reuse);
+                    stats.counters.waits += wait.len() as u64;
+                    let acquired = match wait.is_empty() {
+                        true => Acquired::Ready(block),
+                        false => Acquired::After(block, wait),
+                    };
+                    return Ok((acquired, reuse));
+                }
+                Step::Fail(error) => return Err(error),
                 Step::Grow(growth) => {
                     drop(state);
                     let answer = self.map(&[], growth);
                     state = self.state.lock();
-                    let unfit = state.grown(growth, answer, &mut attempt);
+                    let unfit = state.grown(growth, answer, attempt);
                     self.settled.notify_all();
                     if let Some(slab) = unfit {
                         drop(state);
@@ -132,7 +155,7 @@ impl<S: SlabProvider> Pool<S> {
                     expired.iter().for_each(|old| self.provider.retire(*old));
                     let answer = self.map(&remap.slabs(), remap.fresh);
                     state = self.state.lock();
-                    state.remapped(remap, answer, &mut attempt);
+                    state.remapped(remap, answer, attempt);
                     self.publish(&state);
                     self.settled.notify_all();
                 }

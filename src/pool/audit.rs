@@ -4,6 +4,7 @@
 
 use crate::pool::Pool;
 use crate::pool::heap::Heap;
+use crate::pool::heap::index::BySize;
 use crate::pool::heap::segments::{Holder, NIL, Occupancy, SegmentId};
 use crate::pool::provider::{Slab, SlabProvider};
 use crate::timeline::{Frontier, LaneId};

@@ -31,7 +31,7 @@ use crate::pool::heap::search::Need;
 use crate::pool::heap::segments::{NIL, Run};
 use crate::pool::options::FINE_PAGE_SHARE;
 use crate::pool::provider::{ProviderError, Slab};
-use crate::pool::request::{Config, Order};
+use crate::pool::request::Config;
 use crate::pool::state::{Attempt, PoolState};
 
 /// What a provider promises about its slabs, read once.
@@ -85,7 +85,7 @@ pub(crate) struct Tail {
 }
 
 /// The least that holds the request wherever a slab starts.
-fn floor(need: &Need, limits: Limits, padded: bool) -> u64 {
+fn floor(need: &Need<'_>, limits: Limits, padded: bool) -> u64 {
     let promised = if padded { 1 } else { limits.alignment.max(1) };
     let slack = match promised.is_multiple_of(need.align) {
         true => 0,
@@ -95,7 +95,7 @@ fn floor(need: &Need, limits: Limits, padded: bool) -> u64 {
 }
 
 /// The fewest bytes that growth for a request may add. None if they cannot be represented.
-pub(crate) fn least_growth(need: &Need, limits: Limits) -> Option<u64> {
+pub(crate) fn least_growth(need: &Need<'_>, limits: Limits) -> Option<u64> {
     let floor = floor(need, limits, false);
     match limits.paged {
         true => floor.checked_next_multiple_of(limits.granularity.max(1)),
@@ -107,7 +107,7 @@ pub(crate) fn least_growth(need: &Need, limits: Limits) -> Option<u64> {
 /// more than needed; `padded` distrusts the promised alignment; `credit` is how many pages the pool has earned.
 /// `Err` with the bytes that would be needed if the maximum leaves too little.
 pub(crate) fn growth(
-    need: &Need,
+    need: &Need<'_>,
     config: &Config,
     limits: Limits,
     tail: Tail,
@@ -207,20 +207,19 @@ impl PoolState {
     /// How a pool would grow for a request.
     pub(super) fn growth(
         &self,
-        need: &Need,
-        order: &Order<'_>,
+        need: &Need<'_>,
+        tail: Tail,
         attempt: &Attempt<'_>,
     ) -> Result<Growth, u64> {
-        let tail = self.tail(need, order, attempt);
         let committed = self.stats.figures.reserved + self.growing;
         let (config, limits, credit) = (&self.config, self.limits, self.page_credit());
         let how = (attempt.tight, attempt.padded);
         growth(need, config, limits, tail, committed, credit, how)
     }
 
-    /// The free memory at the end of the last slab as far as the order admits it, where new memory or remapped pages
+    /// The free memory at the end of the last slab as far as the request admits it, where new memory or remapped pages
     /// can continue that.
-    pub(super) fn tail(&self, need: &Need, order: &Order<'_>, attempt: &Attempt<'_>) -> Tail {
+    pub(super) fn tail(&self, need: &Need<'_>, attempt: &Attempt<'_>) -> Tail {
         let segments = &self.heap.segments;
         let continues = self.limits.paged && !attempt.grows_separately;
         let Some(entry) = segments.slabs().next_back().filter(|_| continues) else {
@@ -230,7 +229,7 @@ impl PoolState {
         let mut last = segments.last_seg(entry);
         while last != NIL {
             let seg = segments.seg(last);
-            if !seg.death().is_some_and(|death| order.admits(death)) {
+            if !need.admits(seg) {
                 break;
             }
             (from, last) = (seg.addr, seg.prev);

@@ -12,7 +12,7 @@ use crate::pool::compaction;
 use crate::pool::growth::least_growth;
 use crate::pool::heap::search::{self, Need, wait_cost};
 use crate::pool::options::Compaction;
-use crate::pool::request::{Order, Request, WaitPolicy};
+use crate::pool::request::WaitPolicy;
 use crate::pool::state::PoolState;
 use crate::timeline::Frontier;
 use std::cmp::Reverse;
@@ -31,8 +31,7 @@ impl PoolState {
     /// what other pools could release.
     pub fn awaited(
         &mut self,
-        need: &Need,
-        request: &Request<'_>,
+        need: &Need<'_>,
         room: Option<u64>,
         elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
@@ -41,30 +40,27 @@ impl PoolState {
         }
         self.recall();
         self.heap.sweep();
-        let (heap, order) = (&self.heap, &request.order);
-        let place = search::least_wait(heap, need, order);
-        let place = place.map(|place| heap.missing(place, need.bytes, order));
-        let pages = self.wait_for_pages(need, order, room.unwrap_or(0));
+        let place = search::least_wait(&self.heap, need).map(|(_, wait)| wait);
+        let pages = self.wait_for_pages(need, room.unwrap_or(0));
         let release = self.wait_for_release(need, room, elsewhere);
         let waits = [place, pages, release].into_iter().flatten();
         waits.min_by_key(wait_cost)
     }
 
     /// The wait for pages that together serve the request.
-    fn wait_for_pages(&self, need: &Need, order: &Order<'_>, room: u64) -> Option<Frontier> {
+    fn wait_for_pages(&self, need: &Need<'_>, room: u64) -> Option<Frontier> {
         if self.config.options.compaction == Compaction::Never {
             return None;
         }
-        let order = self.order_of_pages(order);
-        let found = compaction::collect_pending(&self.heap, need, order, room)?;
-        Some(found.missing(&self.heap, order))
+        let found = compaction::collect_pending(&self.heap, &self.need_of_pages(need), room)?;
+        Some(found.wait)
     }
 
     /// The wait for slabs whose release makes enough room. Without a known `room` the provider has refused:
     /// then for as much as the request needs, or for all there is.
     fn wait_for_release(
         &self,
-        need: &Need,
+        need: &Need<'_>,
         room: Option<u64>,
         elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {

@@ -77,7 +77,6 @@ use crate::timeline::Frontier;
 use cache::table::CacheTable;
 pub(crate) use cache::{CacheResult, Miss};
 use growth::Limits;
-use heap::search::Need;
 use release::Releasing;
 use state::PoolState;
 use std::sync::Arc;
@@ -212,8 +211,8 @@ impl<S: SlabProvider> Pool<S> {
         elsewhere: Vec<Releasable>,
     ) -> Option<Frontier> {
         let mut state = self.state.lock();
-        let need = Need::new(request, state.config.rounding()).ok()?;
-        state.awaited(&need, request, room, elsewhere)
+        let need = policy::need(request, &state.config).ok()?;
+        state.awaited(&need, room, elsewhere)
     }
 
     /// Counts a request as failed. Its caller decides that it is not repeated.

@@ -10,7 +10,7 @@ use crate::pool::compaction::Pressure;
 use crate::pool::growth::Limits;
 use crate::pool::heap::Heap;
 use crate::pool::provider::ProviderError;
-use crate::pool::request::{Block, Config};
+use crate::pool::request::{Block, Config, MissingDependency};
 use crate::pool::stats::Stats;
 use crate::timeline::Frontier;
 use std::sync::Arc;
@@ -43,6 +43,9 @@ pub(crate) struct Attempt<'a> {
     pub is_patient: Option<bool>,
     /// Nothing was ready when it was first looked for.
     pub missed: bool,
+    /// Whether `missing` is wanted, for the decision trace.
+    pub traces: bool,
+    pub missing: Option<MissingDependency>,
     /// The provider refused more than is needed; ask for what is.
     pub tight: bool,
     /// A slab was not aligned as promised.
@@ -57,6 +60,20 @@ pub(crate) struct Attempt<'a> {
     pub refused: Option<ProviderError>,
     /// The provider could not remap.
     pub cannot_remap: bool,
+}
+
+impl Attempt<'_> {
+    /// Nothing is ready, though there may be memory that came for this very request.
+    pub fn record_misfit(&mut self) {
+        let grew = std::mem::take(&mut self.grew);
+        if std::mem::take(&mut self.continues) {
+            // The slab lies elsewhere than was asked, or another thread took the memory before it.
+            self.grows_separately = true;
+        } else if grew && std::mem::replace(&mut self.padded, true) {
+            // It grew twice and still nothing fits: slabs are misaligned.
+            self.refused = Some(ProviderError::OutOfMemory);
+        }
+    }
 }
 
 impl PoolState {

@@ -5,7 +5,7 @@ use crate::pool::cache::StreamCache;
 use crate::pool::compaction::adjacent_as_one;
 use crate::pool::growth::{Limits, Tail, growth};
 use crate::pool::heap::Heap;
-use crate::pool::heap::index::{Entry, SizeIndex};
+use crate::pool::heap::index::{BySize, Entry, SizeIndex};
 use crate::pool::heap::search::{Need, place_at};
 use crate::pool::heap::segments::Run;
 use crate::pool::heap::segments::{Occupancy, Place, SegmentId};
@@ -382,12 +382,16 @@ proptest! {
     }
 }
 
-fn need(bytes: u64, align: u64, unit: u64) -> Result<Need, PoolError> {
+fn need(bytes: u64, align: u64, min_align: u64) -> Result<Need<'static>, PoolError> {
     let request = Request {
         align,
         ..Request::new(bytes, Order::Sync)
     };
-    Need::new(&request, Rounding::new(unit, &Options::default()))
+    let config = Config {
+        min_align,
+        ..Config::default()
+    };
+    crate::pool::policy::need(&request, &config)
 }
 
 /// The largest requests have no power of two above them.
@@ -432,10 +436,13 @@ fn the_largest_step_of_sizes_is_an_option() {
 
 #[test]
 fn sizes_and_alignments_that_make_no_sense_are_errors() {
-    assert_eq!(need(0, 0, 64), Err(PoolError::InvalidSize));
-    assert_eq!(need(u64::MAX, 0, 64), Err(PoolError::InvalidSize));
-    assert_eq!(need(64, 3, 64), Err(PoolError::InvalidAlignment));
-    assert_eq!(need(1 << 63, 1 << 63, 64), Err(PoolError::InvalidAlignment));
+    assert_eq!(need(0, 0, 64).err(), Some(PoolError::InvalidSize));
+    assert_eq!(need(u64::MAX, 0, 64).err(), Some(PoolError::InvalidSize));
+    assert_eq!(need(64, 3, 64).err(), Some(PoolError::InvalidAlignment));
+    assert_eq!(
+        need(1 << 63, 1 << 63, 64).err(),
+        Some(PoolError::InvalidAlignment)
+    );
     assert!(need(1 << 62, 1 << 62, 64).is_ok());
     assert_eq!(
         need(1, 1, 64).map(|need| (need.bytes, need.align)),

@@ -28,12 +28,19 @@ pub(crate) type Entry = (u64, u64, SegmentId);
 /// Free memory by size, then by address, as one set.
 type SizeSet = BTreeSet<Entry>;
 
-/// The entries of at least so many bytes, ascending: best fit, lowest address first.
-pub(crate) fn at_least(set: &SizeSet, bytes: u64) -> impl Iterator<Item = Entry> {
-    set.range((bytes, 0, 0)..).copied()
+/// Free memory by size, then by address.
+pub(crate) trait BySize {
+    /// The entries of at least so many bytes, ascending: best fit, lowest address first.
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = Entry>;
 }
 
-/// Free memory by size, then by address, as a set for each [`size_class`].
+impl BySize for SizeSet {
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = Entry> {
+        self.range((bytes, 0, 0)..).copied()
+    }
+}
+
+/// A set for each [`size_class`].
 #[derive(Debug, Default)]
 pub(crate) struct SizeIndex(Vec<SizeSet>);
 
@@ -52,12 +59,13 @@ impl SizeIndex {
         let set = self.0.get_mut(size_class(entry.0));
         set.is_some_and(|set| set.remove(entry))
     }
+}
 
-    /// The entries that [`at_least`] finds in one set.
-    pub fn at_least(&self, bytes: u64) -> impl Iterator<Item = Entry> {
+impl BySize for SizeIndex {
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = Entry> {
         let sets = self.0.get(size_class(bytes)..).into_iter().flatten();
         let filled = sets.filter(|set| !set.is_empty());
-        filled.flat_map(move |set| at_least(set, bytes))
+        filled.flat_map(move |set| set.at_least(bytes))
     }
 }
 

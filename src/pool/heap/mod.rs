@@ -26,14 +26,14 @@ pub(crate) mod range_map;
 pub(crate) mod search;
 pub(crate) mod segments;
 
-use crate::pool::heap::index::Index;
+use crate::pool::heap::index::{BySize, Index};
 use crate::pool::heap::search::place_at;
 use crate::pool::heap::segments::{
     Holder, NIL, Occupancy, Place, Run, Segment, SegmentId, Segments, stretches,
 };
 use crate::pool::host_wait::Releasable;
 use crate::pool::provider::Slab;
-use crate::pool::request::{Block, Order};
+use crate::pool::request::Block;
 use crate::timeline::{Frontier, LaneId};
 use std::collections::BTreeSet;
 
@@ -51,9 +51,6 @@ pub(crate) struct Piece {
     pub runs: Vec<Run>,
     pub parts: Vec<(u64, Frontier)>,
 }
-
-/// A free range: where, and the sizes and deaths of its parts.
-pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
 
 impl Heap {
     pub fn new(page: Option<u64>) -> Self {
@@ -219,53 +216,6 @@ impl Heap {
         out
     }
 
-    /// Where these ranges, ascending, lie in free memory that `order` comes after, cut where slabs end,
-    /// each with what died there. None if some of it is not free or not ordered.
-    pub fn all_free(&self, ranges: &[Slab], order: &Order<'_>) -> Option<Vec<FreeRange>> {
-        let mut out: Vec<FreeRange> = Vec::new();
-        let mut at = NIL;
-        for range in ranges {
-            let mut base = range.base;
-            while base < range.end() {
-                let (first, end) = self.segments.slab_around(base)?;
-                let behind =
-                    |id| id == NIL || self.segments.seg(id).addr < self.segments.seg(first).addr;
-                if behind(at) {
-                    at = first;
-                }
-                while self.segments.seg(at).end() <= base {
-                    at = self.segments.seg(at).next;
-                    if at == NIL {
-                        return None;
-                    }
-                }
-                let end = end.min(range.end());
-                let place = Place {
-                    first: at,
-                    start: base,
-                };
-                let (from, mut parts) = (base, Vec::new());
-                loop {
-                    let seg = self.segments.seg(at);
-                    let death = seg.death().filter(|death| order.admits(death))?;
-                    let to = seg.end().min(end);
-                    parts.push((to - base, death.clone()));
-                    base = to;
-                    if base == end {
-                        break;
-                    }
-                    at = seg.next;
-                    if at == NIL {
-                        return None;
-                    }
-                }
-                let bytes = end - from;
-                out.push((place, Slab { base: from, bytes }, parts));
-            }
-        }
-        Some(out)
-    }
-
     /// Makes free memory one live segment that is not a block: memory of a replay plan.
     pub fn hold(&mut self, place: Place, bytes: u64) -> SegmentId {
         let (seg, _) = self.take(place, bytes, 0);
@@ -292,23 +242,6 @@ impl Heap {
             }
         }
         ids
-    }
-
-    /// The points that `order` lacks for `bytes` at `place`.
-    pub fn missing(&self, place: Place, bytes: u64, order: &Order<'_>) -> Frontier {
-        let end = place.start + bytes;
-        let mut out = Frontier::new();
-        for (_, seg) in self.segments.segments_from(place.first) {
-            if seg.addr >= end {
-                break;
-            }
-            for point in seg.death().into_iter().flat_map(Frontier::points) {
-                if !order.orders_point(point) {
-                    out.join_point(point);
-                }
-            }
-        }
-        out
     }
 
     /// Frees a live segment, which no cache holds.

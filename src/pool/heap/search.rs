@@ -1,39 +1,38 @@
 //! Where a request fits: best fit among the free memory that its order admits.
 //!
-//! Reads a [`Heap`] and answers with a [`Place`].
+//! Reads a [`Heap`] and answers with a [`Place`], and with what has to be waited for there.
 
 use crate::pool::heap::Heap;
-use crate::pool::heap::index::{Entry, LaneIndex, at_least};
-use crate::pool::heap::segments::{Place, Segment, SegmentId, Stretch, stretches};
-use crate::pool::request::{Order, PoolError, Request, Reuse};
-use crate::pool::rounding::Rounding;
+use crate::pool::heap::index::{BySize, Entry, LaneIndex};
+use crate::pool::heap::segments::{NIL, Place, Segment, SegmentId, Stretch, stretches};
+use crate::pool::provider::Slab;
+use crate::pool::request::{Order, Reuse, WaitPolicy};
 use crate::timeline::{Frontier, LaneId};
 
-/// A request as rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Need {
+/// What a request needs: rounded sizes, in bytes, and the memory that its order allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need<'a> {
     pub bytes: u64,
     pub align: u64,
     pub requested: u64,
+    pub order: Order<'a>,
+    /// When it may wait, as pool and caller allow.
+    pub waits: WaitPolicy,
 }
 
-impl Need {
-    pub fn new(request: &Request<'_>, rounding: Rounding) -> Result<Self, PoolError> {
-        let align = request.align.max(1);
-        if !align.is_power_of_two() {
-            return Err(PoolError::InvalidAlignment);
-        }
-        let bytes = rounding
-            .apply(request.bytes)
-            .ok_or(PoolError::InvalidSize)?;
-        if bytes.checked_add(align).is_none() {
-            return Err(PoolError::InvalidAlignment);
-        }
-        Ok(Self {
+impl Need<'_> {
+    /// The need of so many of its bytes, at any address.
+    pub fn part(&self, bytes: u64) -> Self {
+        Self {
             bytes,
-            align: align.max(rounding.min_align),
-            requested: request.bytes,
-        })
+            align: 1,
+            ..*self
+        }
+    }
+
+    /// Whether the request comes after the death of a free segment.
+    pub fn admits(&self, seg: &Segment) -> bool {
+        seg.death().is_some_and(|death| self.order.admits(death))
     }
 
     /// Where it would start in `[addr, +len)`.
@@ -47,21 +46,21 @@ impl Need {
 /// A place that needs no wait: the best fit among memory that died on the request's own stream, that its
 /// dependencies order, or that has completed. Equal fits are taken in this order. If none fits, adjacent
 /// segments of all three together may.
-pub(crate) fn ready(heap: &mut Heap, need: &Need, order: &Order<'_>) -> Option<(Place, Reuse)> {
+pub(crate) fn ready(heap: &mut Heap, need: &Need<'_>) -> Option<(Place, Reuse)> {
     heap.sweep();
-    let own = own(heap, need, order).map(|fit| (fit, Reuse::OwnLane));
-    let ordered = dominated(heap, need, order).map(|fit| (fit, Reuse::Ordered));
+    let own = own(heap, need).map(|fit| (fit, Reuse::OwnLane));
+    let ordered = dominated(heap, need).map(|fit| (fit, Reuse::Ordered));
     let clear = by_size(heap, heap.index.clear.at_least(need.bytes), need, |_| true);
     let clear = clear.map(|fit| (fit, Reuse::Completed));
     let found = own.into_iter().chain(ordered).chain(clear);
     if let Some((fit, reuse)) = found.min_by_key(|(fit, _)| fit.size) {
         return Some((fit.place, reuse));
     }
-    if matches!(order, Order::Sync) {
+    if matches!(need.order, Order::Sync) {
         // Completed neighbours are one segment already.
         return None;
     }
-    mixture(heap, need, order).map(|place| (place, Reuse::Ordered))
+    mixture(heap, need).map(|place| (place, Reuse::Ordered))
 }
 
 /// A place, and the bytes of the stretch it was found in.
@@ -72,24 +71,24 @@ pub(crate) struct Fit {
 }
 
 /// The best fit among what died on the request's own stream.
-pub(crate) fn own(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
-    let lane = order.own_lane()?;
-    let (index, horizon) = (heap.index.lane(lane)?, order.horizon(lane)?);
+pub(crate) fn own(heap: &Heap, need: &Need<'_>) -> Option<Fit> {
+    let lane = need.order.own_lane()?;
+    let (index, horizon) = (heap.index.lane(lane)?, need.order.horizon(lane)?);
     in_lane(heap, index, lane, horizon, need)
 }
 
 /// The best fit over the bins of all lanes that the order reaches.
-fn dominated(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
-    let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
-    let mixed = |own: &LaneIndex| by_size(heap, at_least(&own.mixed, need.bytes), need, admitted);
-    let foreign = order.foreign().flat_map(|point| {
+fn dominated(heap: &Heap, need: &Need<'_>) -> Option<Fit> {
+    let admitted = |seg: &Segment| need.admits(seg);
+    let mixed = |own: &LaneIndex| by_size(heap, own.mixed.at_least(need.bytes), need, admitted);
+    let foreign = need.order.foreign().flat_map(|point| {
         let index = heap.index.lane(point.lane());
         index.into_iter().flat_map(move |index| {
             let run = in_lane(heap, index, point.lane(), point.epoch, need);
             [run, mixed(index)]
         })
     });
-    let own = order.own_lane().and_then(|lane| heap.index.lane(lane));
+    let own = need.order.own_lane().and_then(|lane| heap.index.lane(lane));
     let found = foreign.chain(own.map(mixed)).flatten();
     found.min_by_key(|fit| fit.size)
 }
@@ -98,7 +97,7 @@ fn dominated(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Fit> {
 fn by_size(
     heap: &Heap,
     mut from: impl Iterator<Item = Entry>,
-    need: &Need,
+    need: &Need<'_>,
     admitted: impl Fn(&Segment) -> bool,
 ) -> Option<Fit> {
     from.find_map(|(size, addr, first)| {
@@ -109,27 +108,36 @@ fn by_size(
 }
 
 /// The best over a lane's runs, or over the parts of them that died up to `horizon`.
-fn in_lane(heap: &Heap, index: &LaneIndex, lane: LaneId, horizon: u64, need: &Need) -> Option<Fit> {
+fn in_lane(
+    heap: &Heap,
+    index: &LaneIndex,
+    lane: LaneId,
+    horizon: u64,
+    need: &Need<'_>,
+) -> Option<Fit> {
     let whole = index.pending.newest() <= horizon;
-    at_least(&index.runs, need.bytes).find_map(|(size, addr, head)| {
-        if whole {
-            let place = place_at(heap, head, need.fit(addr, size)?);
-            return Some(Fit { size, place });
-        }
-        let in_run = |id| heap.index.in_run(&heap.segments, id, lane);
-        let run = heap.segments.segments_from(head);
-        let run = run.take_while(|(id, _)| in_run(*id));
-        let early = |seg: &Segment| {
-            let point = seg.death().and_then(Frontier::single);
-            point.is_some_and(|point| point.epoch <= horizon)
-        };
-        tightest(heap, need, stretches(run, early))
-    })
+    index
+        .runs
+        .at_least(need.bytes)
+        .find_map(|(size, addr, head)| {
+            if whole {
+                let place = place_at(heap, head, need.fit(addr, size)?);
+                return Some(Fit { size, place });
+            }
+            let in_run = |id| heap.index.in_run(&heap.segments, id, lane);
+            let run = heap.segments.segments_from(head);
+            let run = run.take_while(|(id, _)| in_run(*id));
+            let early = |seg: &Segment| {
+                let point = seg.death().and_then(Frontier::single);
+                point.is_some_and(|point| point.epoch <= horizon)
+            };
+            tightest(heap, need, stretches(run, early))
+        })
 }
 
 /// The tightest stretch of adjacent free segments that the order admits, whatever their deaths.
-fn mixture(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let admitted = |seg: &Segment| seg.death().is_some_and(|death| order.admits(death));
+fn mixture(heap: &Heap, need: &Need<'_>) -> Option<Place> {
+    let admitted = |seg: &Segment| need.admits(seg);
     let slabs = heap.segments.slabs();
     let slabs = slabs.filter(|entry| entry.free_bytes >= need.bytes);
     let found =
@@ -138,7 +146,7 @@ fn mixture(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
 }
 
 /// The smallest stretch that the request fits.
-fn tightest(heap: &Heap, need: &Need, found: impl Iterator<Item = Stretch>) -> Option<Fit> {
+fn tightest(heap: &Heap, need: &Need<'_>, found: impl Iterator<Item = Stretch>) -> Option<Fit> {
     let fits = found.filter_map(|own| {
         let start = need.fit(own.range.base, own.range.bytes)?;
         Some((own.range.bytes, own.first, start))
@@ -157,10 +165,10 @@ pub(crate) fn place_at(heap: &Heap, head: SegmentId, start: u64) -> Place {
     Place { first, start }
 }
 
-/// The place whose wait is least: fewest lanes, then fewest commands outstanding on them, then
+/// The place whose wait is least, and the wait: fewest lanes, then fewest commands outstanding on them, then
 /// least memory. Only windows that cannot lose a segment are looked at: others wait for more.
-pub(crate) fn least_wait(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<Place> {
-    let mut best: Option<((usize, u64, u64), Place)> = None;
+pub(crate) fn least_wait(heap: &Heap, need: &Need<'_>) -> Option<(Place, Frontier)> {
+    let mut best: Option<((usize, u64, u64), Place, Frontier)> = None;
     for entry in heap.segments.slabs() {
         if entry.free_bytes < need.bytes {
             continue;
@@ -173,34 +181,100 @@ pub(crate) fn least_wait(heap: &Heap, need: &Need, order: &Order<'_>) -> Option<
                 continue;
             }
             let place = Place { first, start };
-            if let Some(cost) = cost(heap, place, need, order)
-                && best.is_none_or(|(least, _)| cost < least)
+            if let Some((cost, wait)) = cost(heap, place, need)
+                && best.as_ref().is_none_or(|(least, ..)| cost < *least)
             {
-                best = Some((cost, place));
+                best = Some((cost, place, wait));
             }
         }
     }
-    best.map(|(_, place)| place)
+    best.map(|(_, place, wait)| (place, wait))
 }
 
+/// What a place that may have to be waited for costs, and the wait. None if some of it is not free.
 pub(crate) fn cost(
     heap: &Heap,
     place: Place,
-    need: &Need,
-    order: &Order<'_>,
-) -> Option<(usize, u64, u64)> {
+    need: &Need<'_>,
+) -> Option<((usize, u64, u64), Frontier)> {
     let end = place.start.checked_add(need.bytes)?;
     let segs = heap.segments.segments_from(place.first);
     let reach = segs
         .take_while(|(_, seg)| seg.death().is_some())
         .find(|(_, s)| s.end() >= end)?;
-    let (lanes, outstanding) = wait_cost(&heap.missing(place, need.bytes, order));
+    let wait = missing(heap, place, need);
+    let (lanes, outstanding) = wait_cost(&wait);
     let bytes = reach.1.end() - heap.segments.seg(place.first).addr;
-    Some((lanes, outstanding, bytes))
+    Some(((lanes, outstanding, bytes), wait))
+}
+
+/// The points that the request lacks for the memory at a place.
+pub(crate) fn missing(heap: &Heap, place: Place, need: &Need<'_>) -> Frontier {
+    let end = place.start + need.bytes;
+    let inside = heap.segments.segments_from(place.first);
+    let inside = inside.take_while(|(_, seg)| seg.addr < end);
+    let deaths = inside.filter_map(|(_, seg)| seg.death());
+    let mut out = Frontier::new();
+    for point in deaths.flat_map(Frontier::points) {
+        if !need.order.orders_point(point) {
+            out.join_point(point);
+        }
+    }
+    out
 }
 
 /// What a wait costs: the lanes to be waited for, then the commands outstanding on them.
 pub(crate) fn wait_cost(wait: &Frontier) -> (usize, u64) {
     let outstanding = wait.points().map(|point| point.outstanding());
     (wait.len(), outstanding.fold(0, u64::saturating_add))
+}
+
+/// A free range: where, and the sizes and deaths of its parts.
+pub(crate) type FreeRange = (Place, Slab, Vec<(u64, Frontier)>);
+
+/// Where these ranges, ascending, lie in free memory that `order` comes after, cut where slabs end,
+/// each with what died there. None if some of it is not free or not ordered.
+pub(crate) fn all_free(heap: &Heap, ranges: &[Slab], order: &Order<'_>) -> Option<Vec<FreeRange>> {
+    let segments = &heap.segments;
+    let mut out: Vec<FreeRange> = Vec::new();
+    let mut at = NIL;
+    for range in ranges {
+        let mut base = range.base;
+        while base < range.end() {
+            let (first, end) = segments.slab_around(base)?;
+            let behind = |id| id == NIL || segments.seg(id).addr < segments.seg(first).addr;
+            if behind(at) {
+                at = first;
+            }
+            while segments.seg(at).end() <= base {
+                at = segments.seg(at).next;
+                if at == NIL {
+                    return None;
+                }
+            }
+            let end = end.min(range.end());
+            let place = Place {
+                first: at,
+                start: base,
+            };
+            let (from, mut parts) = (base, Vec::new());
+            loop {
+                let seg = segments.seg(at);
+                let death = seg.death().filter(|death| order.admits(death))?;
+                let to = seg.end().min(end);
+                parts.push((to - base, death.clone()));
+                base = to;
+                if base == end {
+                    break;
+                }
+                at = seg.next;
+                if at == NIL {
+                    return None;
+                }
+            }
+            let bytes = end - from;
+            out.push((place, Slab { base: from, bytes }, parts));
+        }
+    }
+    Some(out)
 }

@@ -10,6 +10,7 @@ use crate::pool::cache::{Miss, StreamCache};
 use crate::pool::heap::Heap;
 use crate::pool::heap::aliases::AddressAliases;
 use crate::pool::heap::range_map::RangeMap;
+use crate::pool::heap::search;
 use crate::pool::heap::segments::{Holder, SegmentId};
 use crate::pool::options::LONG_ITERATION_ALLOCATIONS;
 use crate::pool::provider::Slab;
@@ -280,7 +281,7 @@ impl CacheTable {
             drop(inner);
             return_blocks(heap, own, self.recalled.drain(..));
         }
-        let free = ready.then(|| heap.all_free(&prepared.memory, order));
+        let free = ready.then(|| search::all_free(heap, &prepared.memory, order));
         let Some(places) = free.flatten() else {
             self.abandon(&prepared);
             return false;
