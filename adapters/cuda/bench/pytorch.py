@@ -219,7 +219,8 @@ def measure(workload, allocator):
 
 
 def run(workload, allocator):
-    """One process's step time in ms, peak reserved and peak allocated bytes; None if it failed."""
+    """One process's step time in ms, peak reserved and peak allocated bytes; none of them if this host cannot run it,
+    and None if it failed."""
     environment = dict(os.environ, PYTORCH_CUDA_ALLOC_CONF=ALLOCATORS[allocator])
     if not ALLOCATORS[allocator]:
         del environment["PYTORCH_CUDA_ALLOC_CONF"]
@@ -232,10 +233,12 @@ def run(workload, allocator):
     if code != 0:
         print(f"# {workload} with {allocator} failed: {code}", flush=True)
         return None
-    figures, *reports = ended.stdout.splitlines()
-    for report in reports:
-        print(report, flush=True)
-    return [float(figure) for figure in figures.split("\t")[2:]]
+    lines = ended.stdout.splitlines()
+    for report in lines:
+        if report.startswith("#"):
+            print(report, flush=True)
+    figures = [line.split("\t")[2:] for line in lines if not line.startswith("#")]
+    return [float(figure) for figure in sum(figures, [])]
 
 
 def main():
@@ -254,7 +257,7 @@ def main():
                 rounds[allocator].append(run(workload, allocator))
         for allocator, figures in rounds.items():
             if not all(figures):
-                failed = 1
+                failed |= None in figures
                 continue
             times, reserved, allocated = zip(*figures)
             steps = [f"{ms:.3f}" for ms in (statistics.median(times), min(times), max(times))]
