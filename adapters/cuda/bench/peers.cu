@@ -11,7 +11,7 @@
 //
 // | measure | parameter | value |
 // |---------|-----------|-------|
-// | pair | bytes | ns for an allocation and its free on one queue, median of 9 times 2,000 |
+// | pair | bytes | ns for an allocation and its free on one queue, median of 9 times 2,000, on the core that is fastest |
 // | threads | number | million pairs of 4 KiB in a second, each thread on its own queue, median of 9 |
 // | chain | blocks | different addresses among 200 allocations of 64 MiB over four queues, each after the last free |
 // | chain | ms | time of that chain with a fill of each block, median of 25 |
@@ -34,10 +34,12 @@
 #include <cuda_runtime.h>
 #include <fstream>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <rmm/mr/arena_memory_resource.hpp>
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
+#include <sched.h>
 #include <set>
 #include <sstream>
 #include <string>
@@ -297,15 +299,32 @@ static void tell(const char *measure, const Allocator &who, const std::string &o
     std::fflush(stdout);
 }
 
+// The least figure of all cores. A core of which another guest of the host runs the second thread has half its speed.
+static double on_fastest_core(const Sample &measure) {
+    cpu_set_t all, one;
+    check(sched_getaffinity(0, sizeof all, &all), "sched_getaffinity");
+    double least = std::numeric_limits<double>::infinity();
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+        if (!CPU_ISSET(core, &all)) continue;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        check(sched_setaffinity(0, sizeof one, &one), "sched_setaffinity");
+        least = std::min(least, measure());
+    }
+    check(sched_setaffinity(0, sizeof all, &all), "sched_setaffinity");
+    return least;
+}
+
 static void pairs(Allocator &own) {
     for (size_t bytes : {256ul, 4096ul, 65536ul, 1ul << 20, 16ul << 20, 256ul << 20}) {
-        tell("pair", own, std::to_string(bytes), median([&] {
+        auto pair = [&] {
             const int count = 2000;
             own.wait();
             auto start = Clock::now();
             for (int i = 0; i < count; ++i) own.give(own.take(bytes, 0), bytes, 0);
             return since(start) / count;
-        }));
+        };
+        tell("pair", own, std::to_string(bytes), on_fastest_core([&] { return median(pair); }));
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args)]
 pub struct Peers {
     /// The output of peers.sh
-    #[arg(default_value = "adapters/cuda/bench/h100.tsv")]
+    #[arg(default_value = "adapters/cuda/bench/h200.tsv")]
     records: PathBuf,
     /// The folder for the plots
     #[arg(long, default_value = "docs/src/plots")]
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_committed_records_answer_every_target() {
-        let text = include_str!("../../../adapters/cuda/bench/h100.tsv");
+        let text = include_str!("../../../adapters/cuda/bench/h200.tsv");
         let verdicts = Records::read(text).unwrap().verdicts().unwrap();
         assert_eq!(verdicts.count(), 22);
     }
