@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use ur::pool::oracle::{FakeProvider, Rng};
 use ur::pool::*;
-use ur::timeline::Frontier;
+use ur::timeline::{Frontier, Lane};
 
 const PAGE: u64 = 1024;
 const LARGE: u64 = 4096;
@@ -18,7 +18,15 @@ fn make_with(
     largest: u64,
     compaction: Compaction,
 ) -> (Arc<FakeProvider>, Pool<Arc<FakeProvider>>) {
-    let provider = Arc::new(FakeProvider::mixed(PAGE, largest));
+    make_on(FakeProvider::mixed(PAGE, largest), max_bytes, compaction)
+}
+
+fn make_on(
+    provider: FakeProvider,
+    max_bytes: Option<u64>,
+    compaction: Compaction,
+) -> (Arc<FakeProvider>, Pool<Arc<FakeProvider>>) {
+    let provider = Arc::new(provider);
     let config = Config {
         min_align: 64,
         max_bytes,
@@ -222,6 +230,35 @@ fn remapped_pages_continue_what_is_free_at_the_end() {
     assert_eq!(pool.counters().compacted_bytes, 2 * PAGE);
     assert_eq!(pool.figures().reserved, 6 * PAGE);
     assert_eq!(provider.wrong(), [""; 0]);
+}
+
+/// What has completed at the pool's end serves the request where it is, also where no other memory may move.
+#[test]
+fn pages_at_the_end_do_not_move() {
+    for provider in [
+        FakeProvider::paged(PAGE),
+        FakeProvider::paged(PAGE).mapping_once(),
+    ] {
+        let (provider, pool) = make_on(provider, None, Compaction::Always);
+        let blocks = [2, 1, 3, 1].map(|pages| alloc(&pool, pages * PAGE).expect("no limit"));
+        let [first, _, complete, pending] = blocks;
+        let mut lane = Lane::new();
+        lane.advance();
+        for (block, death) in [
+            (first, Frontier::new()),
+            (complete, Frontier::new()),
+            (pending, lane.tip()),
+        ] {
+            pool.release(block.addr, death).expect("it is live");
+        }
+        let request = Request::new(6 * PAGE, Order::Lane(&lane));
+        let block = pool.acquire(&request).expect("no limit").block();
+        assert_eq!(block.addr, complete.addr);
+        assert_eq!(pool.counters().compactions, 1);
+        assert_eq!(pool.counters().compacted_bytes, 2 * PAGE);
+        assert_eq!(pool.figures().reserved, 7 * PAGE);
+        assert_eq!(provider.wrong(), [""; 0]);
+    }
 }
 
 /// Pages that move leave holes where they were. Where free slabs move first, and behind what is free already, a pool

@@ -73,7 +73,8 @@ impl Collection {
     }
 }
 
-/// The free pages that make room for a request under its order, behind the free memory at the end of the last slab.
+/// The free pages that make room for a request under its order, behind the free memory at the end of the last slab,
+/// which stays there.
 ///
 /// Slabs that are free as a whole leave no hole, so that they go first, the smallest of them before larger ones. Of
 /// the other stretches the largest go first: fewer pieces suffice. Where all of them do not, up to `room` bytes of new
@@ -82,9 +83,10 @@ impl Collection {
 pub(crate) fn collect(heap: &Heap, need: &Need<'_>, room: u64, tail: Tail) -> Option<Collection> {
     let whole = in_pages(heap, need, tail)?;
     let admitted = |seg: &Segment| need.admits(seg);
+    let tail_start = tail.end.map_or(u64::MAX, |end| end - tail.bytes);
     let found = heap.segments.slabs().flat_map(|entry| {
         let own = stretches(heap.segments.segments_from(entry.first), admitted);
-        let own = own.filter(|own| tail.bytes == 0 || Some(own.range.end()) != tail.end);
+        let own = own.filter(|own| own.range.end() <= tail_start);
         own.map(|own| (own.range.bytes < entry.slab.bytes, own))
     });
     let found = found.filter_map(|(leaves_hole, Stretch { first, range, .. })| {
