@@ -356,8 +356,8 @@ impl PoolState {
         remap
     }
 
-    /// Takes in the provider's answer to [`Step::Compact`](crate::pool::policy::Step::Compact). Also if the pool was closed meanwhile: what
-    /// has died but not completed stays until it has.
+    /// Takes in the provider's answer to [`Step::Compact`](crate::pool::policy::Step::Compact). Also if the pool was
+    /// closed meanwhile: what has died but not completed stays until it has.
     pub fn remapped(
         &mut self,
         remap: Remap,
